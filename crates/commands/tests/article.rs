@@ -2,8 +2,10 @@
 //! claims that can fail.
 
 use commands::claims::{self, Verdict};
+use commands::compare::DEPLOYMENTS;
 use commands::operations::Operations;
-use commands::{Engine, targets, told, topo, traffic};
+use commands::packets::Patience;
+use commands::{Engine, run_job, targets, told, topo, traffic};
 use fabric::cost::BillLine;
 use scenario::{Loaded, Purpose, Request, load, preset};
 
@@ -210,4 +212,23 @@ fn verdicts_turn_where_the_world_does() {
     let small = "library.aggregation.chunk=1KiB";
     assert_eq!(verdict("in-network-largest", &[]), Verdict::Agrees);
     assert_eq!(verdict("in-network-largest", &[small]), Verdict::Disagrees);
+}
+
+/// Published: the MFU of the deployments, by the best source of each; within a tenth of it. Nobody
+/// has published one of the last, and its preset says so.
+#[test]
+fn deployments_reach_what_their_best_sources_say() {
+    for name in DEPLOYMENTS {
+        let loaded = loaded(name, Purpose::Run(Engine::Analytic), &[]);
+        let mut watch = packetsim::Watch::default();
+        let found = run_job::run(&loaded, Engine::Analytic, Patience::Usual, &mut watch).unwrap();
+        let all = &loaded.scenario.reported;
+        let said = all.iter().find(|reported| reported.metric == "mfu");
+        let Some(low) = said.and_then(|reported| reported.value) else {
+            assert!(all.iter().any(|one| one.note.contains("nobody has published an MFU")));
+            continue;
+        };
+        let high = said.and_then(|reported| reported.high).unwrap_or(low);
+        assert!((0.9 * low..=1.1 * high).contains(&found.mfu), "{name}: {} {low}", found.mfu);
+    }
 }

@@ -47,6 +47,8 @@ pub struct JobConfig {
     pub attention: AttentionKernel,
     /// How the loss is computed.
     pub loss: Loss,
+    /// How the weight gradients of products outside of experts come into the main gradients.
+    pub accumulation: Accumulation,
     /// The optimizer.
     pub optimizer: Optimizer,
     /// How tokens find their experts.
@@ -348,15 +350,17 @@ pub struct MoeConfig {
     pub accumulation: Accumulation,
 }
 
-/// How the weight gradients of grouped products come into the main gradients.
+/// How the weight gradients of products come into the main gradients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accumulation {
     /// The product reads and writes the main gradients itself (Megatron-LM's
-    /// `gradient_accumulation_fusion`, which is its default; DeepGEMM).
+    /// `gradient_accumulation_fusion`, its default since it came on 2022-02-13, 83b1e42f;
+    /// DeepGEMM).
     #[default]
     Fused,
-    /// The product writes 16 bits, and a kernel of its own adds them.
+    /// The product writes 16 bits, and a kernel of its own adds them: Megatron-LM before that,
+    /// Megatron-DeepSpeed (`megatron/core/tensor_parallel/layers.py` has the other in comments).
     Separate,
 }
 

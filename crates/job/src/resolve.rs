@@ -8,8 +8,8 @@ use units::Bytes;
 use crate::compute::layer::Dropout;
 use crate::compute::{Mask, Operands};
 use crate::config::{
-    AttentionKernel, BatchConfig, DispatchType, Dispatcher, Fp8Recipe, JobConfig, Loss, MoeConfig,
-    Optimizer, Precision, RoutingLimit,
+    Accumulation, AttentionKernel, BatchConfig, DispatchType, Dispatcher, Fp8Recipe, JobConfig,
+    Loss, MoeConfig, Optimizer, Precision, RoutingLimit,
 };
 use crate::model::{Experts, Mlp, Model, Recomputed};
 use crate::parallel::{
@@ -52,6 +52,8 @@ pub struct Job {
     pub mask: Mask,
     /// How the loss is computed.
     pub loss: Loss,
+    /// How the weight gradients of products outside of experts come into the main gradients.
+    pub accumulation: Accumulation,
     /// The optimizer.
     pub optimizer: Optimizer,
     /// How tokens find their experts.
@@ -144,6 +146,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         attention: config.attention,
         mask: Mask::Causal,
         loss: config.loss,
+        accumulation: config.accumulation,
         optimizer: config.optimizer,
         moe: config.moe.clone(),
         dispatch,

@@ -434,6 +434,7 @@ fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
         recompute: read_recompute(fields)?,
         attention: fields.word("attention", &words::ATTENTION)?,
         loss: fields.word("loss", &words::LOSSES)?,
+        accumulation: fields.word("accumulation", &words::ACCUMULATIONS)?,
         ..JobConfig::default()
     })
 }

@@ -2,6 +2,7 @@
 
 use fabric::Fabric;
 use fabric::hardware::Catalogue;
+use job::config::Accumulation;
 use step::predict::Assumptions;
 use step::published::{Row, RowCluster, Score, rank_correlation, score};
 use step::validate::{Fit, RowEngine, predict_row, routing_of};
@@ -105,4 +106,15 @@ fn vtrain_by_the_closed_form() {
     let (found, correlation) = predicted(VTRAIN, How::Closed);
     assert!(found.median <= 0.08, "{found:?}");
     assert!(0.95 <= correlation, "{correlation}");
+}
+
+/// Published: Megatron-LM's products add weight gradients since February 2022 (83b1e42f), Narayanan
+/// et al. is of April 2021.
+#[test]
+fn rows_say_how_weight_gradients_are_added() {
+    for row in Row::read_all(STEPS).unwrap() {
+        let is_older = row.origin == "narayanan-sc21";
+        let expected = if is_older { Accumulation::Separate } else { Accumulation::Fused };
+        assert_eq!(row.job.accumulation, expected, "{}", row.id);
+    }
 }

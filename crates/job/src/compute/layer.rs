@@ -119,8 +119,10 @@ pub struct Layer<'a> {
     pub load: f64,
     /// How many tokens an expert gets.
     pub dealt: TokenSplit,
-    /// How the experts' weight gradients come into the main gradients.
+    /// How the weight gradients come into the main gradients.
     pub accumulation: Accumulation,
+    /// The same of experts.
+    pub of_experts: Accumulation,
     /// The type of the main gradients.
     pub main_gradients: GradientType,
     /// What the norms and residuals work on.
@@ -153,7 +155,8 @@ impl<'a> Layer<'a> {
             expert_tensor: 1,
             load: 1.0,
             dealt: TokenSplit::WholeTiles,
-            accumulation: Accumulation::Separate,
+            accumulation: Accumulation::Fused,
+            of_experts: Accumulation::Separate,
             main_gradients: GradientType::Fp32,
             residual: Residual::default(),
             precision: Precision::Bf16,
@@ -250,7 +253,8 @@ impl<'a> Layer<'a> {
     }
 
     fn list(&self, pass: Pass) -> List {
-        List { pass, main_gradients: self.main_gradients, kernels: Vec::new() }
+        let main = (self.accumulation, self.main_gradients);
+        List { pass, main, kernels: Vec::new() }
     }
 
     /// The norms of half a layer.
@@ -542,27 +546,16 @@ impl<'a> Layer<'a> {
         list.memory(Pass::InputGradient, backward, routed, width);
     }
 
-    /// The products of the experts of a rank. The gradients of weights come into the main gradients
-    /// by the product itself, or by a kernel of its own that reads them in 16 bits, reads the main
-    /// gradients and writes them.
+    /// The products of the experts of a rank.
     fn grouped(&self, list: &mut List, groups: u64, tokens: u64, n: u64, k: u64) {
         self.casts(list, n, k, tokens);
-        let (fused, main) = (self.accumulation == Accumulation::Fused, self.main_gradients);
-        let role = match list.pass {
-            Pass::Forward => Role::Forward,
-            Pass::InputGradient => Role::InputGradient,
-            Pass::WeightGradient if fused => Role::AccumulatedWeightGradient(main),
-            Pass::WeightGradient => Role::WeightGradient,
-        };
+        let main = (self.of_experts, self.main_gradients);
+        let role = role(list.pass, main);
         let operands = self.operands();
         let tokens = tokens + groups * self.dealt.beside(list.pass);
         let gemm = GroupedGemm { groups, tokens, n, k, operands, role };
         list.kernels.push(Kernel::GroupedGemm(gemm));
-        if !fused {
-            // The measured kernel moves ten bytes for each element; these are as many bytes.
-            let elements = groups * n * k * (2 * main.bytes() + 2) / 10;
-            list.elements(Pass::WeightGradient, MemoryKind::Accumulate, elements);
-        }
+        list.kernels.extend(added(role, main, groups * n * k));
     }
 
     /// The embedding of a rank, its rows shared by the tensor group.
@@ -621,7 +614,7 @@ pub fn optimizer(gradients: u64, owned: u64) -> Vec<Kernel> {
 /// The kernels of one pass, as they are collected.
 struct List {
     pass: Pass,
-    main_gradients: GradientType,
+    main: Main,
     kernels: Vec<Kernel>,
 }
 
@@ -640,13 +633,43 @@ impl List {
 
     /// The product of a linear layer with weights of outputs × inputs.
     fn product(&mut self, tokens: u64, outputs: u64, inputs: u64, operands: Operands) {
-        let (m, n, k, role) = match self.pass {
-            Pass::Forward => (tokens, outputs, inputs, Role::Forward),
-            Pass::InputGradient => (tokens, inputs, outputs, Role::InputGradient),
-            Pass::WeightGradient => {
-                (outputs, inputs, tokens, Role::AccumulatedWeightGradient(self.main_gradients))
-            }
-        };
-        self.kernels.push(Kernel::Gemm(Gemm { m, n, k, operands, role }));
+        let sizes = [tokens, outputs, inputs];
+        self.kernels.extend(product(self.pass, self.main, sizes, operands));
     }
+}
+
+/// How weight gradients come into the main gradients, and the type of those.
+type Main = (Accumulation, GradientType);
+
+/// The kernels of a linear layer's product, of so many tokens, outputs and inputs.
+pub fn product(pass: Pass, main: Main, sizes: [u64; 3], operands: Operands) -> Vec<Kernel> {
+    let [tokens, outputs, inputs] = sizes;
+    let (m, n, k) = match pass {
+        Pass::Forward => (tokens, outputs, inputs),
+        Pass::InputGradient => (tokens, inputs, outputs),
+        Pass::WeightGradient => (outputs, inputs, tokens),
+    };
+    let role = role(pass, main);
+    let gemm = Kernel::Gemm(Gemm { m, n, k, operands, role });
+    [gemm].into_iter().chain(added(role, main, outputs * inputs)).collect()
+}
+
+fn role(pass: Pass, main: Main) -> Role {
+    match (pass, main) {
+        (Pass::Forward, _) => Role::Forward,
+        (Pass::InputGradient, _) => Role::InputGradient,
+        (Pass::WeightGradient, (Accumulation::Fused, main)) => {
+            Role::AccumulatedWeightGradient(main)
+        }
+        (Pass::WeightGradient, (Accumulation::Separate, _)) => Role::WeightGradient,
+    }
+}
+
+/// The kernel that adds the gradients of so many weights, where the product does not: it reads them
+/// in 16 bits, reads the main gradients and writes them.
+fn added(role: Role, (_, main): Main, weights: u64) -> Option<Kernel> {
+    // The measured kernel moves ten bytes for each element; these are as many bytes.
+    let elements = weights * (2 * main.bytes() + 2) / 10;
+    let kernel = Kernel::Memory(MemoryKind::Accumulate.over(elements));
+    (role == Role::WeightGradient).then_some(kernel)
 }

@@ -629,6 +629,31 @@ fn expert_tensor_ranks_gather_each_others_tokens() {
     assert_eq!(of(&halved, GroupKind::ExpertTensor), [2 * copies; 2]);
 }
 
+/// Oracle: a kernel that adds weight gradients reads 16 bits and the main gradient and writes it,
+/// for every weight that a product has, of a layer and of the head.
+#[test]
+fn weight_gradients_may_be_added_by_kernels_of_their_own() {
+    use crate::compute::{Kernel, MemoryKind};
+    use crate::config::Accumulation::{self, Fused, Separate};
+    let added = |accumulation: Accumulation, gradients| {
+        let program = program("gpt3-175b", |config| {
+            (config.accumulation, config.parallel.gradients) = (accumulation, gradients);
+            (config.parallel.tp, config.parallel.dp) = (8, Some(8));
+        });
+        let units = [Unit::Layer(LayerKind::Dense, Reach::Sequence), Unit::Head];
+        let kernels = units.iter().flat_map(|unit| work::of(&program.job, *unit, Pass::Weight));
+        let bytes = kernels.map(|kernel| match kernel {
+            Kernel::Memory(memory) if memory.kind == MemoryKind::Accumulate => kernel.bytes(),
+            _ => 0.0,
+        });
+        bytes.sum::<f64>()
+    };
+    let weights = f64::from(12 * 12_288 + 51_200) * 12_288.0 / 8.0;
+    assert_eq!(added(Fused, GradientType::Fp32), 0.0);
+    assert_eq!(added(Separate, GradientType::Fp32), 10.0 * weights);
+    assert!((added(Separate, GradientType::Bf16) / (6.0 * weights) - 1.0).abs() < 1e-6);
+}
+
 /// Rule: the recipe follows the software that trains such models, unless it is written.
 #[test]
 fn the_fp8_recipe_follows_the_model() {

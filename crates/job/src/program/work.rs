@@ -4,7 +4,6 @@
 //! unevenly loaded experts the rank with the hottest ones counts, since all others wait for it at
 //! the next exchange.
 
-use crate::compute::gemm::{Gemm, Role};
 use crate::compute::layer::{self, Layer, Residual, TokenSplit};
 use crate::compute::{GpuRates, Kernel, MemoryKind, Operands};
 use crate::dispatch::Dispatch;
@@ -23,11 +22,7 @@ pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Kernel> {
         return both;
     }
     let share = rank_share(job, unit);
-    let kind = match pass {
-        Pass::Forward => layer::Pass::Forward,
-        Pass::Weight => layer::Pass::WeightGradient,
-        Pass::Input | Pass::Backward => layer::Pass::InputGradient,
-    };
+    let kind = kind_of(pass);
     match unit {
         Unit::Encoder => {
             let encoder = job.encoder().expect("a unit of it");
@@ -43,7 +38,7 @@ pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Kernel> {
             }
             kernels.extend(share.kernels(layers, kind));
             if let Unit::Prediction(_) = unit {
-                kernels.push(projection(job, pass));
+                kernels.extend(projection(job, pass));
                 kernels.extend(share.head(kind, job.loss));
             }
             kernels
@@ -110,7 +105,8 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
         // All others wait for the rank with the hottest experts.
         load: Dispatch::of(job, job.layout.etp).map_or(1.0, |dispatch| dispatch.hottest()),
         dealt: TokenSplit::ByRouter,
-        accumulation: job.moe.accumulation,
+        accumulation: job.accumulation,
+        of_experts: job.moe.accumulation,
         main_gradients: job.parallel.gradients,
         residual,
         precision: job.precision,
@@ -124,21 +120,24 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
 }
 
 /// The projection of two residual streams into one, before a multi-token-prediction layer.
-fn projection(job: &Job, pass: Pass) -> Kernel {
+fn projection(job: &Job, pass: Pass) -> Vec<Kernel> {
     let sizes = [job.tokens(), job.model.hidden / job.layout.tp, 2 * job.model.hidden];
     product(job, sizes, job.operands(), pass)
 }
 
 /// A product of so many tokens, outputs and inputs.
-fn product(job: &Job, sizes: [u64; 3], operands: Operands, pass: Pass) -> Kernel {
-    let [tokens, outputs, inputs] = sizes;
-    let accumulated = Role::AccumulatedWeightGradient(job.parallel.gradients);
-    let (m, n, k, role) = match pass {
-        Pass::Forward => (tokens, outputs, inputs, Role::Forward),
-        Pass::Weight => (outputs, inputs, tokens, accumulated),
-        Pass::Input | Pass::Backward => (tokens, inputs, outputs, Role::InputGradient),
-    };
-    Kernel::Gemm(Gemm { m, n, k, operands, role })
+fn product(job: &Job, sizes: [u64; 3], operands: Operands, pass: Pass) -> Vec<Kernel> {
+    let main = (job.accumulation, job.parallel.gradients);
+    layer::product(kind_of(pass), main, sizes, operands)
+}
+
+/// The part of a backward pass that it is.
+fn kind_of(pass: Pass) -> layer::Pass {
+    match pass {
+        Pass::Forward => layer::Pass::Forward,
+        Pass::Weight => layer::Pass::WeightGradient,
+        Pass::Input | Pass::Backward => layer::Pass::InputGradient,
+    }
 }
 
 /// The ends of a vision encoder. The gradient of the images themselves is not needed.
@@ -148,14 +147,12 @@ fn projector(job: &Job, pass: Pass) -> Vec<Kernel> {
     let (patches, tokens) = (images * vision.patches, images * vision.tokens());
     let [from, inside, to] = vision.projector(job.model.hidden);
     let wide = Operands::Bf16;
-    let mut kernels = vec![
-        product(job, [tokens, inside / tp, from], wide, pass),
-        product(job, [tokens, to, inside / tp], wide, pass),
-    ];
+    let mut kernels = product(job, [tokens, inside / tp, from], wide, pass);
+    kernels.extend(product(job, [tokens, to, inside / tp], wide, pass));
     let norm = |kind: MemoryKind| Kernel::Memory(kind.rows(patches, vision.hidden));
     let act = |kind: MemoryKind| Kernel::Memory(kind.rows(tokens, inside / tp));
     if pass != Pass::Input {
-        kernels.push(product(job, [patches, vision.hidden, vision.patch], wide, pass));
+        kernels.extend(product(job, [patches, vision.hidden, vision.patch], wide, pass));
     }
     match pass {
         Pass::Forward => {

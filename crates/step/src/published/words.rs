@@ -5,7 +5,7 @@
 //! hyphens.
 
 use fabric::transport::Transport;
-use job::config::{AttentionKernel, Fp8Recipe, Loss, Precision};
+use job::config::{Accumulation, AttentionKernel, Fp8Recipe, Loss, Precision};
 use job::model::Usual;
 use job::parallel::Sharding;
 use job::schedule::Schedule;
@@ -86,6 +86,13 @@ pub const LOSSES: [(&str, Loss); 5] = [
     ("fused", Loss::Fused),
     ("te", Loss::Fused),
     ("native", Loss::Fused),
+];
+
+/// How weight gradients come into the main gradients.
+pub const ACCUMULATIONS: [(&str, Accumulation); 3] = [
+    ("", Accumulation::Fused),
+    ("fused", Accumulation::Fused),
+    ("separate", Accumulation::Separate),
 ];
 
 /// What is computed again; all layers, whole, in Megatron-LM's two ways.
