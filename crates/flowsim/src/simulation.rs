@@ -362,7 +362,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 break;
             }
             self.now = self.now.max(next);
-            let until = self.now * (1.0 + self.settings.flow.merge);
+            let until = self.until();
             self.progress.finished(until, &self.network, &mut done);
             self.note_merged(&done, until);
             for &flow in &done {
@@ -388,6 +388,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
             }
         }
         self.conclude()
+    }
+
+    /// What lies before this is now.
+    fn until(&self) -> f64 {
+        self.now * (1.0 + self.settings.flow.merge)
     }
 
     /// Brings all rates up to date.
@@ -740,14 +745,6 @@ impl<'a, 'b> Simulation<'a, 'b> {
         self.resume(flow);
         self.network.start(flow);
         self.progress.begin(flow, bytes, &self.network);
-    }
-
-    /// Where the list of a folded channel's edges begins.
-    fn first_edge(&self, op: OpId) -> usize {
-        match &self.transfers.ops()[op].kind {
-            OpKind::Coupled { edges, .. } => edges.start as usize,
-            _ => unreachable!("only folded channels have edges"),
-        }
     }
 
     /// Writes into `lay` where a folded channel goes. Returns its weight.

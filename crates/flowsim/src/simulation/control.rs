@@ -18,8 +18,8 @@
 use std::collections::VecDeque;
 
 use fabric::LinkId;
-use fabric::graph::LinkKind;
-use fabric::graph::NodeKind;
+use fabric::graph::{LinkKind, NodeKind};
+use traffic::OpKind;
 use traffic::dcqcn::Dcqcn;
 use units::{Bytes, Id, Random, Rate, Time};
 
@@ -30,18 +30,22 @@ use crate::settings::Control;
 /// Rates closer than this share are the same to the solver while a queue is there.
 const SAME: f64 = 0.01;
 
+/// A queue is looked at after so many ticks at least: rates change for what others mark too.
+const AT_LEAST: f64 = 8.0;
+
 /// A link is not shared as long as no more than this share of its rate comes in too much.
 const FULL: f64 = 1e-6;
 
 /// The state of congestion control in a run.
 pub(super) struct Controlled {
     control: Control,
+    senders: Vec<Sender>,
     states: Vec<State>,
-    /// By flow of the solver: its place in `states`, or [`NONE`].
+    /// By flow of the solver: its place in `senders`, or [`NONE`].
     of_flow: Vec<u32>,
-    /// By lane, and by place of a folded channel's first edge: the same.
+    /// By lane, and by a folded channel's first connection: the same.
     of_lane: Vec<u32>,
-    of_edges: Vec<u32>,
+    of_edge: Vec<u32>,
     /// By link of the fabric: its place in `queues`, or [`NONE`].
     queue_of: Vec<u32>,
     queues: Vec<Queue>,
@@ -53,18 +57,31 @@ pub(super) struct Controlled {
     random: Random,
 }
 
-/// The queue pairs of a flow.
-struct State {
-    dcqcn: Dcqcn,
+/// What a flow of the solver stands for.
+struct Sender {
     flow: FlowId,
     /// The link of the solver that caps it.
     cap: u32,
-    /// Payload per second for one bit per second on the wire, all its queue pairs together.
-    scale: f64,
+    /// Its queue pairs on one way, and the line that they begin with.
     pairs: f64,
     line: Rate,
+    /// Payload per second for one bit per second on the wire, all its queue pairs together.
+    scale: f64,
     /// From where a packet leaves a queue until its notification is at the sender, about.
     feedback: f64,
+    idle_since: f64,
+    /// Whether each link that marks has other queue pairs of it before it.
+    is_folded: bool,
+    /// Places in `states`.
+    states: Vec<u32>,
+}
+
+/// The queue pairs of a sender that one link marks, or all of them.
+struct State {
+    dcqcn: Dcqcn,
+    sender: u32,
+    /// The link before which these queue pairs are, or [`NONE`] for all.
+    link: u32,
     /// Notifications that are under way.
     notices: VecDeque<f64>,
     next_notice: f64,
@@ -72,7 +89,6 @@ struct State {
     due: u64,
     /// Until when the byte counter has counted.
     counted: f64,
-    idle_since: f64,
 }
 
 /// What waits before a link that is, or was, too full.
@@ -86,7 +102,6 @@ struct Queue {
 
 /// What a flow brings to a queue.
 struct Inflow {
-    flow: FlowId,
     state: u32,
     /// The link that it comes over.
     over: u32,
@@ -97,10 +112,11 @@ impl Controlled {
     pub(super) fn new(control: &Control, links: usize, seed: u64) -> Self {
         Self {
             control: control.clone(),
+            senders: Vec::new(),
             states: Vec::new(),
             of_flow: Vec::new(),
             of_lane: Vec::new(),
-            of_edges: Vec::new(),
+            of_edge: Vec::new(),
             queue_of: vec![NONE; links],
             queues: Vec::new(),
             free: Vec::new(),
@@ -111,14 +127,49 @@ impl Controlled {
         }
     }
 
-    fn state_of(&self, flow: FlowId) -> Option<usize> {
-        let state = self.of_flow.get(flow.index()).copied().filter(|state| *state != NONE)?;
-        Some(state as usize)
+    fn sender_of(&self, flow: FlowId) -> Option<usize> {
+        let sender = self.of_flow.get(flow.index()).copied().filter(|at| *at != NONE)?;
+        Some(sender as usize)
     }
 
     /// The link that caps a flow.
     pub(super) fn cap_of(&self, flow: FlowId) -> Option<u32> {
-        self.state_of(flow).map(|state| self.states[state].cap)
+        self.sender_of(flow).map(|sender| self.senders[sender].cap)
+    }
+
+    /// The state of a sender's queue pairs before a link, which begins at line rate.
+    fn state_at(&mut self, sender: usize, link: usize, now: f64) -> usize {
+        let one = &self.senders[sender];
+        let link = if one.is_folded { link as u32 } else { NONE };
+        let known = one.states.iter().find(|state| self.states[**state as usize].link == link);
+        if let Some(known) = known {
+            return *known as usize;
+        }
+        self.states.push(State {
+            dcqcn: Dcqcn::new(&self.control.dcqcn, one.line),
+            sender: sender as u32,
+            link,
+            notices: VecDeque::new(),
+            next_notice: 0.0,
+            due: 0,
+            counted: now,
+        });
+        let state = self.states.len() - 1;
+        self.senders[sender].states.push(state as u32);
+        state
+    }
+
+    fn queue(&self, link: usize) -> Option<&Queue> {
+        self.queues.get(*self.queue_of.get(link)? as usize)
+    }
+
+    /// Lets pass what was due for a state, and returns what it allows, in payload per second.
+    /// `rate` is what its sender has sent since.
+    fn catch_up(&mut self, state: usize, now: f64, rate: f64) -> f64 {
+        let state = &mut self.states[state];
+        let sender = &self.senders[state.sender as usize];
+        state.catch_up(&self.control, now, rate / sender.pairs);
+        state.dcqcn.rate().as_bps_f64() * sender.scale
     }
 }
 
@@ -130,11 +181,11 @@ fn slot(list: &mut Vec<u32>, at: usize) -> &mut u32 {
 }
 
 impl State {
-    /// Lets pass what was due until now. `rate` is what it sends, in payload per second.
+    /// Lets pass what was due until now. `rate` is what a queue pair has sent, in bytes per second.
     fn catch_up(&mut self, control: &Control, now: f64, rate: f64) {
         let unit = control.dcqcn.increase_after.as_f64();
         if 0.0 < unit && 0.0 < rate {
-            let mut bytes = rate / self.pairs * (now - self.counted);
+            let mut bytes = rate * (now - self.counted);
             while 0.0 < bytes {
                 self.dcqcn.sent(Bytes::new(bytes.min(unit / 4.0).ceil() as u64));
                 bytes -= unit / 4.0;
@@ -148,15 +199,10 @@ impl State {
         self.dcqcn.advance(time(now));
     }
 
-    /// What it may send, in payload per second.
-    fn rate(&self) -> f64 {
-        self.dcqcn.rate().as_bps_f64() * self.scale
-    }
-
     /// When something changes by itself.
-    fn next(&self) -> f64 {
+    fn next(&self, line: Rate) -> f64 {
         // At line rate nothing climbs, and looks find nothing.
-        let timer = self.dcqcn.deadline().filter(|_| self.dcqcn.rate() < self.line);
+        let timer = self.dcqcn.deadline().filter(|_| self.dcqcn.rate() < line);
         let timer = timer.map_or(f64::INFINITY, Time::as_secs_f64);
         self.notices.front().copied().unwrap_or(f64::INFINITY).min(timer)
     }
@@ -180,117 +226,133 @@ impl Simulation<'_, '_> {
         Some(self.fabric.class(LinkId::from_index(first)).rate)
     }
 
-    /// Gives a flow that has just been described with [`Self::line_cap`] its state: that of its
-    /// queue pairs.
+    /// Finds who sends through a flow that has just been described with [`Self::line_cap`].
     pub(super) fn adopt(&mut self, flow: FlowId, pairs: f64) {
         let Some(line) = self.line_of_lay() else { return };
         let nics = 2.0 * self.settings.wire.nic_latency.as_secs_f64();
         let (cap, feedback) = (self.network.link_count() as u32 - 1, 1.5 * self.lay.delay + nics);
-        let edges = match self.carriers[flow] {
-            Carrier::Coupled(op) => self.first_edge(op),
-            _ => 0,
-        };
         let carrier = self.carriers[flow];
+        let edges = |op| match &self.transfers.ops()[op].kind {
+            OpKind::Coupled { edges, .. } => self.transfers.coupled(edges),
+            _ => unreachable!("only folded channels have edges"),
+        };
         let Some(controlled) = &mut self.controlled else { return };
-        let place = match carrier {
-            Carrier::Lane(lane) => slot(&mut controlled.of_lane, lane as usize),
-            Carrier::Coupled(_) => slot(&mut controlled.of_edges, edges),
+        let (place, is_folded) = match carrier {
+            Carrier::Lane(lane) => (slot(&mut controlled.of_lane, lane as usize), false),
+            Carrier::Coupled(op) => {
+                let edges = edges(op);
+                (slot(&mut controlled.of_edge, edges[0].index()), 1 < edges.len())
+            }
             Carrier::Background => return,
         };
-        let is_free = |state: &State| self.network.is_idle(state.flow);
-        if *place == NONE || !is_free(&controlled.states[*place as usize]) {
-            *place = controlled.states.len() as u32;
-            controlled.states.push(State {
-                dcqcn: Dcqcn::new(&controlled.control.dcqcn, line),
-                flow,
-                cap,
-                scale: 0.0,
-                pairs,
-                line,
-                feedback,
-                notices: VecDeque::new(),
-                next_notice: 0.0,
-                due: 0,
-                counted: self.now,
-                idle_since: self.now,
-            });
+        let is_free =
+            |sender: &Sender| sender.is_folded == is_folded && self.network.is_idle(sender.flow);
+        if *place == NONE || !is_free(&controlled.senders[*place as usize]) {
+            *place = controlled.senders.len() as u32;
+            let states = Vec::new();
+            let (idle_since, scale) = (self.now, 0.0);
+            let sender =
+                Sender { flow, cap, pairs, line, scale, feedback, idle_since, is_folded, states };
+            controlled.senders.push(sender);
         }
-        let state = &mut controlled.states[*place as usize];
-        (state.flow, state.cap, state.pairs, state.feedback) = (flow, cap, pairs, feedback);
-        state.scale = pairs * self.settings.wire.efficiency / 8.0;
+        let sender = &mut controlled.senders[*place as usize];
+        (sender.flow, sender.cap, sender.pairs, sender.feedback) = (flow, cap, pairs, feedback);
+        sender.scale = pairs * self.settings.wire.efficiency / 8.0;
         *slot(&mut controlled.of_flow, flow.index()) = *place;
     }
 
     /// A flow begins: at the rate that its queue pairs have by now.
     pub(super) fn resume(&mut self, flow: FlowId) {
+        let now = self.now;
         let Some(controlled) = &mut self.controlled else { return };
-        let Some(at) = controlled.state_of(flow) else { return };
-        let state = &mut controlled.states[at];
-        if let Some(restart) = controlled.control.restart_after
-            && restart.as_secs_f64() <= self.now - state.idle_since
-        {
-            state.dcqcn = Dcqcn::new(&controlled.control.dcqcn, state.line);
-            state.notices.clear();
+        let Some(at) = controlled.sender_of(flow) else { return };
+        let sender = &controlled.senders[at];
+        let restart = controlled.control.restart_after.map(|span| span.as_secs_f64());
+        let is_new = restart.is_some_and(|span| span <= now - sender.idle_since);
+        for state in sender.states.clone() {
+            let (state, line) = (state as usize, controlled.senders[at].line);
+            if is_new {
+                controlled.states[state].dcqcn = Dcqcn::new(&controlled.control.dcqcn, line);
+                controlled.states[state].notices.clear();
+            }
+            controlled.catch_up(state, now, 0.0);
         }
-        state.catch_up(&controlled.control, self.now, 0.0);
-        let (cap, rate) = (state.cap, state.rate());
-        self.network.set_capacity(cap, rate);
-        self.call_at(at);
+        self.set_cap(at, 0.0);
+        self.call_all(at);
     }
 
     /// A flow has nothing left to send.
     pub(super) fn rest(&mut self, flow: FlowId) {
         let rate = self.network.rate(flow);
         let Some(controlled) = &mut self.controlled else { return };
-        let Some(at) = controlled.state_of(flow) else { return };
-        let state = &mut controlled.states[at];
-        state.catch_up(&controlled.control, self.now, rate);
-        state.idle_since = self.now;
+        let Some(at) = controlled.sender_of(flow) else { return };
+        for state in controlled.senders[at].states.clone() {
+            controlled.catch_up(state as usize, self.now, rate);
+        }
+        controlled.senders[at].idle_since = self.now;
+    }
+
+    /// Caps a sender at what its queue pairs allow, if that differs by more than a share. As long
+    /// as a queue is there from which a link is fed, those before it hold nobody back.
+    fn set_cap(&mut self, sender: usize, share: f64) {
+        let Some(controlled) = &self.controlled else { return };
+        let Sender { flow, cap, scale, line, ref states, .. } = controlled.senders[sender];
+        let drains = |link: usize| controlled.queue(link).is_some_and(|queue| queue.growth < 0.0);
+        let counts = |state: &&State| match state.link {
+            NONE => !self.network.path(flow).any(|(link, _)| drains(link.index())),
+            link => !drains(link as usize),
+        };
+        let states = states.iter().map(|state| &controlled.states[*state as usize]);
+        let rates = states.filter(counts).map(|state| state.dcqcn.rate());
+        let rate = rates.fold(line, Rate::min).as_bps_f64() * scale;
+        let before = self.network.capacity(SolverLink::from_index(cap as usize));
+        if share * before < (rate - before).abs() {
+            self.network.set_capacity(cap, rate);
+        }
+    }
+
+    fn call_all(&mut self, sender: usize) {
+        let Some(controlled) = &self.controlled else { return };
+        for state in controlled.senders[sender].states.clone() {
+            self.call_at(state as usize);
+        }
     }
 
     /// Has a state called when something changes by itself.
     fn call_at(&mut self, at: usize) {
         let Some(controlled) = &mut self.controlled else { return };
         let state = &mut controlled.states[at];
-        let next = state.next();
-        if next < f64::INFINITY {
-            state.due = next.max(self.now).to_bits();
-            self.schedule(next.max(self.now), Event::Rate(at as u32));
+        let next = state.next(controlled.senders[state.sender as usize].line).max(self.now);
+        if next < f64::INFINITY && state.due != next.to_bits() {
+            state.due = next.to_bits();
+            self.schedule(next, Event::Rate(at as u32));
         }
     }
 
-    /// Something changes by itself in the state of a flow.
+    /// Something changes by itself in a state.
     pub(super) fn rate_due(&mut self, at: u32) {
         let at = at as usize;
+        let until = self.until();
         let Some(controlled) = &mut self.controlled else { return };
         let state = &mut controlled.states[at];
-        if state.due != self.now.to_bits() {
+        if state.due == 0 || until < f64::from_bits(state.due) {
             return;
         }
         state.due = 0;
-        let flow = state.flow;
-        if self.network.is_idle(flow) || self.network.held_by(flow).is_none() {
-            return;
-        }
-        // Where there is a queue its ticks do this.
-        if self.waits(flow) {
+        let (sender, link) = (state.sender as usize, state.link);
+        let flow = controlled.senders[sender].flow;
+        let has_queue = match link {
+            NONE => self.network.path(flow).any(|(one, _)| controlled.queue(one.index()).is_some()),
+            link => controlled.queue(link as usize).is_some(),
+        };
+        // Where there is a queue its ticks do this, and who begins again is brought up to date.
+        if has_queue || self.network.is_idle(flow) {
             return;
         }
         let rate = self.network.rate(flow);
-        let Some(controlled) = &mut self.controlled else { return };
-        let state = &mut controlled.states[at];
-        state.catch_up(&controlled.control, self.now, rate);
-        let (cap, rate) = (state.cap, state.rate());
-        self.network.set_capacity(cap, rate);
+        controlled.catch_up(at, self.now, rate);
+        self.set_cap(sender, 0.0);
         self.call_at(at);
-    }
-
-    /// Whether a flow has a queue on its way.
-    fn waits(&self, flow: FlowId) -> bool {
-        let Some(controlled) = &self.controlled else { return false };
-        self.network.path(flow).any(|(link, _)| {
-            controlled.queue_of.get(link.index()).is_some_and(|queue| *queue != NONE)
-        })
     }
 
     /// Whether a link can have a queue that marks.
@@ -322,14 +384,15 @@ impl Simulation<'_, '_> {
             if !self.marks(link) {
                 continue;
             }
+            let id = SolverLink::from_index(link);
             let Some(controlled) = &self.controlled else { return };
-            let is_new = controlled.queue_of[link] == NONE;
-            if is_new && self.network.held(SolverLink::from_index(link)).len() == 0 {
+            let is_new = controlled.queue(link).is_none();
+            if is_new && self.network.held(id).len() == 0 {
                 continue;
             }
             self.pass_queue(link);
             let growth = self.growth(link);
-            let capacity = self.network.capacity(SolverLink::from_index(link));
+            let capacity = self.network.capacity(id);
             let Some(controlled) = &mut self.controlled else { return };
             if is_new {
                 if growth <= FULL * capacity {
@@ -370,35 +433,42 @@ impl Simulation<'_, '_> {
     /// What comes to a link and cannot leave at once, in bytes per second; fills `inflow`.
     fn growth(&mut self, link: usize) -> f64 {
         let id = SolverLink::from_index(link);
-        let capacity = self.network.capacity(id);
+        let now = self.now;
         let Some(controlled) = &mut self.controlled else { return 0.0 };
-        let waiting = controlled.queues.get(controlled.queue_of[link] as usize);
-        let waiting = waiting.map_or(0.0, |queue| queue.bytes);
+        let waiting = controlled.queue(link).map_or(0.0, |queue| queue.bytes);
         let held = self.network.held(id).len().max(1) as f64;
         controlled.inflow.clear();
         for flow in self.network.crossing(id) {
             let given = self.network.rate(flow);
-            let state = controlled.state_of(flow);
-            let allowed = state.map_or(given, |state| controlled.states[state].rate());
-            let mut over = NONE;
+            let (mut over, mut load) = (NONE, 1.0);
+            let is_held = self.network.held_by(flow) == Some(id);
+            let (mut allowed, mut state) = (given, NONE);
             let mut before = NONE;
-            let mut load = 1.0;
+            let weight = self.network.weight(flow);
+            let mut elsewhere = f64::INFINITY;
             for (other, share) in self.network.path(flow) {
                 if other == id {
                     (over, load) = (before, share);
-                    break;
+                } else if is_held && self.network.held(other).len() > 0 {
+                    elsewhere = elsewhere.min(weight * self.network.level(other));
                 }
                 before = other.index() as u32;
             }
-            let is_held = self.network.held_by(flow) == Some(id);
-            let mut rate = if is_held { allowed } else { allowed.min(given) } * load;
+            if let Some(sender) = controlled.sender_of(flow) {
+                let at = controlled.state_at(sender, link, now);
+                let one = &controlled.senders[sender];
+                let states = one.states.iter().map(|at| controlled.states[*at as usize].dcqcn.rate());
+                let least = states.fold(one.line, Rate::min);
+                allowed = least.as_bps_f64() * one.scale;
+                state = at as u32;
+            }
+            let mut rate =
+                if is_held { allowed.min(elsewhere) } else { allowed.min(given) } * load;
             // What it has left is in the queue.
-            if is_held && self.progress.left(flow, self.now, &self.network) * load < waiting / held
-            {
+            if is_held && self.progress.left(flow, now, &self.network) * load < waiting / held {
                 rate = 0.0;
             }
-            let state = state.map_or(NONE, |state| state as u32);
-            controlled.inflow.push(Inflow { flow, state, over, rate });
+            controlled.inflow.push(Inflow { state, over, rate });
         }
         // No more comes over a link than it carries.
         let mut total = 0.0;
@@ -414,7 +484,7 @@ impl Simulation<'_, '_> {
                 _ => sum.min(self.network.capacity(SolverLink::from_index(over as usize))),
             };
         }
-        total - capacity
+        total - self.network.capacity(id)
     }
 
     /// When a queue is looked at next.
@@ -433,8 +503,10 @@ impl Simulation<'_, '_> {
                 -queue.bytes / queue.growth
             };
             let states = controlled.inflow.iter().filter(|one| one.state != NONE);
-            let called = states.map(|one| controlled.states[one.state as usize].next() - now);
-            called.fold(reached, f64::min).max(tick / 4.0)
+            let states = states.map(|one| &controlled.states[one.state as usize]);
+            let called = states
+                .map(|state| state.next(controlled.senders[state.sender as usize].line) - now);
+            called.fold(reached, f64::min).clamp(tick / 4.0, AT_LEAST * tick)
         };
         let due = now + wait;
         controlled.queues[place].due = due.to_bits();
@@ -446,29 +518,31 @@ impl Simulation<'_, '_> {
         let link = link as usize;
         let now = self.now;
         let Some(controlled) = &self.controlled else { return };
-        let queue = controlled.queues.get(controlled.queue_of[link] as usize);
-        if queue.is_none_or(|queue| queue.due != now.to_bits()) {
+        let until = self.until();
+        if controlled.queue(link).is_none_or(|queue| until < f64::from_bits(queue.due)) {
             return;
         }
         self.pass_queue(link);
         let id = SolverLink::from_index(link);
         let packet = self.settings.wire.packet.as_f64();
         let Some(controlled) = &mut self.controlled else { return };
-        let length = controlled.queues[controlled.queue_of[link] as usize].bytes;
+        let length = controlled.queue(link).map_or(0.0, |queue| queue.bytes);
         let share = controlled.control.marked(length);
+        let apart = controlled.control.dcqcn.notify_every.as_secs_f64() * (1.0 - 1e-9);
         for flow in self.network.crossing(id) {
-            let Some(at) = controlled.state_of(flow) else { continue };
+            let Some(sender) = controlled.sender_of(flow) else { continue };
+            let at = controlled.state_at(sender, link, now);
             let rate = self.network.rate(flow);
+            let Sender { pairs, feedback, .. } = controlled.senders[sender];
             let state = &mut controlled.states[at];
             if 0.0 < share && state.next_notice <= now {
-                let packets = rate / state.pairs * controlled.tick / packet;
+                let packets = rate / pairs * controlled.tick / packet;
                 if controlled.random.unit() < 1.0 - (1.0 - share).powf(packets) {
-                    let apart = controlled.control.dcqcn.notify_every.as_secs_f64();
-                    state.next_notice = now + apart * (1.0 - 1e-9);
-                    state.notices.push_back(now + state.feedback);
+                    state.next_notice = now + apart;
+                    state.notices.push_back(now + feedback);
                 }
             }
-            state.catch_up(&controlled.control, now, rate);
+            controlled.catch_up(at, now, rate);
         }
         let growth = self.growth(link);
         let Some(controlled) = &mut self.controlled else { return };
@@ -480,26 +554,37 @@ impl Simulation<'_, '_> {
             controlled.queues[place as usize].due = 0;
             controlled.free.push(place);
         }
-        let inflow = std::mem::take(&mut controlled.inflow);
-        for one in inflow.iter().filter(|one| one.state != NONE) {
-            let Some(controlled) = &mut self.controlled else { return };
-            let state = &controlled.states[one.state as usize];
-            let (cap, rate) = (state.cap, state.rate());
-            let before = self.network.capacity(SolverLink::from_index(cap as usize));
-            if is_over {
-                if !self.waits(one.flow) {
-                    self.network.set_capacity(cap, rate);
+        if is_over || 0.0 <= growth {
+            let inflow = std::mem::take(&mut controlled.inflow);
+            for one in inflow.iter().filter(|one| one.state != NONE) {
+                let Some(controlled) = &self.controlled else { return };
+                let sender = controlled.states[one.state as usize].sender as usize;
+                self.set_cap(sender, if is_over { 0.0 } else { SAME });
+                if is_over {
                     self.call_at(one.state as usize);
                 }
-            } else if 0.0 <= growth && SAME * before < (rate - before).abs() {
-                self.network.set_capacity(cap, rate);
             }
-        }
-        if let Some(controlled) = &mut self.controlled {
-            controlled.inflow = inflow;
+            if let Some(controlled) = &mut self.controlled {
+                controlled.inflow = inflow;
+            }
         }
         if !is_over {
             self.tick_at(link);
         }
+    }
+
+    pub(super) fn debug(&self) {
+        let Some(controlled) = &self.controlled else { return };
+        if self.now > 13e-3 { return; }
+        eprint!("T {:.1} ", self.now * 1e6);
+        for one in controlled.senders.iter().take(8) {
+            let r = self.network.rate(one.flow) / 1e9 * 8.0;
+            let held = self.network.held_by(one.flow).map_or(0, |l| l.index());
+            let states: Vec<String> = one.states.iter().map(|s| { let s = &controlled.states[*s as usize]; format!("{}:{:.0}", s.link, s.dcqcn.rate().as_bps_f64() / 1e9) }).collect();
+            eprint!("[{r:.0}@{held} {}]", states.join(" "));
+        }
+        eprint!(" Q ");
+        for (l, q) in controlled.queue_of.iter().enumerate() { if *q != NONE { let q = &controlled.queues[*q as usize]; eprint!(" {l}:{:.0}k{:+.0}", q.bytes / 1e3, q.growth/1e9); } }
+        eprintln!();
     }
 }
