@@ -100,6 +100,11 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
     }
 }
 
+/// Whether flows step the state machine of congestion control.
+pub fn steps_control(loaded: &Loaded) -> bool {
+    control(loaded).is_some()
+}
+
 /// What flows step of congestion control, where they are asked to.
 fn control(loaded: &Loaded) -> Option<flowsim::Control> {
     if loaded.scenario.network.flow.congestion == CongestionRates::Fair {

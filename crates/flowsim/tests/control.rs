@@ -1,9 +1,9 @@
 //! Flows under congestion control.
 
+use fabric::NodeId;
 use fabric::hardware::Catalogue;
 use fabric::routing::{Policy, RoutingConfig};
 use fabric::topology::{ClusterConfig, FabricConfig, TopologyKind, build};
-use fabric::NodeId;
 use flowsim::{Control, Settings, run};
 use traffic::collective::{Ask, Collective, Communicator, Detail, Group, Request, write};
 use traffic::{Transfers, nccl};
@@ -29,23 +29,42 @@ fn rings() {
     let settings = nccl::Settings { algorithm: Some("ring".into()), ..nccl::Settings::default() };
     let mut transfers = Transfers::new();
     let label = transfers.label("ring");
-    let mut groups: Vec<Group> = (0..8).map(|tp| {
-        let gpus: Vec<NodeId> = (0..16).map(|server| fabric.gpu(8 * server + tp)).collect();
-        Group::new(Communicator::new(&fabric, &gpus))
-    }).collect();
+    let mut groups: Vec<Group> = (0..8)
+        .map(|tp| {
+            let gpus: Vec<NodeId> = (0..16).map(|server| fabric.gpu(8 * server + tp)).collect();
+            Group::new(Communicator::new(&fabric, &gpus))
+        })
+        .collect();
     let (collective, weights) = (Collective::AllGather, &[][..]);
     let bytes = Bytes::from_mib(204);
     let mut after = Vec::new();
     let mut ends = Vec::new();
-    for _ in 0..40 {
+    let repeats: usize = std::env::var("REP").map_or(40, |n| n.parse().unwrap());
+    let pause: u64 = std::env::var("PAUSE").map_or(1000, |n| n.parse().unwrap());
+    for _ in 0..repeats {
         let mut now = Vec::new();
         for group in &mut groups {
-            let ask = Ask { fabric: &fabric, communicator: &group.communicator, collective, bytes, settings: &settings, weights };
+            let ask = Ask {
+                fabric: &fabric,
+                communicator: &group.communicator,
+                collective,
+                bytes,
+                settings: &settings,
+                weights,
+            };
             let plan = nccl::plan(&ask).unwrap();
-            let request = Request { collective, bytes, detail: Detail::Folded, label, settings: &settings, plan: &plan, weights };
+            let request = Request {
+                collective,
+                bytes,
+                detail: Detail::Folded,
+                label,
+                settings: &settings,
+                plan: &plan,
+                weights,
+            };
             now.push(write(&fabric, group, &request, &mut transfers, &after));
         }
-        let wait = transfers.add(traffic::OpKind::Wait { span: Span::from_ms(1) }, label, &now);
+        let wait = transfers.add(traffic::OpKind::Wait { span: Span::from_us(pause) }, label, &now);
         after = vec![wait];
         ends.push(wait);
     }
@@ -56,7 +75,7 @@ fn rings() {
         let mut before = 0.0;
         for end in &ends {
             let at = outcome.ops[*end].unwrap().received.as_secs_f64() * 1e6;
-            eprint!(" {:.0}", at - before - 1000.0);
+            eprint!(" {:.0}", at - before - pause as f64);
             before = at;
         }
         eprintln!();

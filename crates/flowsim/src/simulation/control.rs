@@ -457,13 +457,13 @@ impl Simulation<'_, '_> {
             if let Some(sender) = controlled.sender_of(flow) {
                 let at = controlled.state_at(sender, link, now);
                 let one = &controlled.senders[sender];
-                let states = one.states.iter().map(|at| controlled.states[*at as usize].dcqcn.rate());
+                let states =
+                    one.states.iter().map(|at| controlled.states[*at as usize].dcqcn.rate());
                 let least = states.fold(one.line, Rate::min);
                 allowed = least.as_bps_f64() * one.scale;
                 state = at as u32;
             }
-            let mut rate =
-                if is_held { allowed.min(elsewhere) } else { allowed.min(given) } * load;
+            let mut rate = if is_held { allowed.min(elsewhere) } else { allowed.min(given) } * load;
             // What it has left is in the queue.
             if is_held && self.progress.left(flow, now, &self.network) * load < waiting / held {
                 rate = 0.0;
@@ -571,20 +571,5 @@ impl Simulation<'_, '_> {
         if !is_over {
             self.tick_at(link);
         }
-    }
-
-    pub(super) fn debug(&self) {
-        let Some(controlled) = &self.controlled else { return };
-        if self.now > 13e-3 { return; }
-        eprint!("T {:.1} ", self.now * 1e6);
-        for one in controlled.senders.iter().take(8) {
-            let r = self.network.rate(one.flow) / 1e9 * 8.0;
-            let held = self.network.held_by(one.flow).map_or(0, |l| l.index());
-            let states: Vec<String> = one.states.iter().map(|s| { let s = &controlled.states[*s as usize]; format!("{}:{:.0}", s.link, s.dcqcn.rate().as_bps_f64() / 1e9) }).collect();
-            eprint!("[{r:.0}@{held} {}]", states.join(" "));
-        }
-        eprint!(" Q ");
-        for (l, q) in controlled.queue_of.iter().enumerate() { if *q != NONE { let q = &controlled.queues[*q as usize]; eprint!(" {l}:{:.0}k{:+.0}", q.bytes / 1e3, q.growth/1e9); } }
-        eprintln!();
     }
 }
