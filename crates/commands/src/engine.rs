@@ -91,7 +91,11 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
             Leave::After(span) => span + Span::from_ms(1),
             Leave::AtOnce | Leave::Never => nic.give_up(),
         }),
-        resend: Some(flowsim::Resend { timeout: nic.timeout, retries: nic.retries }),
+        resend: Some(flowsim::Resend {
+            timeout: nic.timeout,
+            retries: nic.retries,
+            buffer: library.buffer,
+        }),
         control: control(loaded),
         parts: loaded.parts(),
         background: Vec::new(),

@@ -165,6 +165,9 @@ pub struct Resend {
     pub timeout: Span,
     /// Timeouts without progress after which they give up.
     pub retries: u32,
+    /// What a folded channel posts at most on an edge: the library's buffers towards one peer, each
+    /// of which the receiver must have named.
+    pub buffer: Bytes,
 }
 
 /// DCQCN at the senders, and marks at the switches.

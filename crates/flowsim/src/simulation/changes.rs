@@ -87,10 +87,7 @@ impl Simulation<'_, '_> {
         };
         let connection = match who {
             Carrier::Lane(lane) => Some(self.lanes[*lane as usize].connection),
-            Carrier::Coupled(op) => match &self.transfers.ops()[*op].kind {
-                OpKind::Coupled { edges, .. } => self.lost_edge(edges),
-                _ => None,
-            },
+            Carrier::Coupled(op) => self.lost_edge_of(*op),
             Carrier::Background => None,
         };
         let name = connection.map_or("a queue pair".to_owned(), |connection| {
@@ -100,6 +97,14 @@ impl Simulation<'_, '_> {
         });
         let text = format!("{name}: nothing moved for {give_up:.1}, all retries are used up");
         self.outcome.gave_up = Some(Finding { at: time(self.now), text });
+    }
+
+    /// The edge of a folded channel that has lost its way.
+    pub(super) fn lost_edge_of(&self, op: OpId) -> Option<ConnectionId> {
+        match &self.transfers.ops()[op].kind {
+            OpKind::Coupled { edges, .. } => self.lost_edge(edges),
+            _ => None,
+        }
     }
 
     /// Of a folded channel that does not move, the edge that has lost its way: one that ends at a
