@@ -379,15 +379,17 @@ impl Simulation<'_, '_> {
         let mut changed = std::mem::take(&mut controlled.changed);
         changed.sort_unstable();
         changed.dedup();
-        for link in &changed {
-            let link = link.index();
+        let noted = changed.len();
+        let mut looked = 0;
+        while let Some(id) = changed.get(looked).copied() {
+            looked += 1;
+            let link = id.index();
             if !self.marks(link) {
                 continue;
             }
-            let id = SolverLink::from_index(link);
             let Some(controlled) = &self.controlled else { return };
             let is_new = controlled.queue(link).is_none();
-            if is_new && self.network.held(id).len() == 0 {
+            if is_new && self.network.held(id).len() == 0 && looked <= noted {
                 continue;
             }
             self.pass_queue(link);
@@ -396,6 +398,14 @@ impl Simulation<'_, '_> {
             let Some(controlled) = &mut self.controlled else { return };
             if is_new {
                 if growth <= FULL * capacity {
+                    // What is before it may be as full.
+                    for one in controlled.inflow.iter().filter(|one| one.over != NONE) {
+                        let over = SolverLink::from_index(one.over as usize);
+                        let is_known = changed[noted..].contains(&over);
+                        if !is_known && self.network.held(id).len() > 0 {
+                            changed.push(over);
+                        }
+                    }
                     continue;
                 }
                 let queue = Queue { bytes: 0.0, since: self.now, growth, due: 0 };
@@ -438,21 +448,29 @@ impl Simulation<'_, '_> {
         let waiting = controlled.queue(link).map_or(0.0, |queue| queue.bytes);
         let held = self.network.held(id).len().max(1) as f64;
         controlled.inflow.clear();
+        // Of full links one after the other the solver names one.
+        let is_full = self.network.capacity(id) * (1.0 - FULL) <= self.network.carried(id);
         for flow in self.network.crossing(id) {
             let given = self.network.rate(flow);
             let (mut over, mut load) = (NONE, 1.0);
-            let is_held = self.network.held_by(flow) == Some(id);
+            let is_held = is_full || self.network.held_by(flow) == Some(id);
             let (mut allowed, mut state) = (given, NONE);
-            let mut before = NONE;
+            let mut before = (NONE, 0.0);
             let weight = self.network.weight(flow);
-            let mut elsewhere = f64::INFINITY;
+            let is_folded = controlled
+                .sender_of(flow)
+                .is_some_and(|sender| controlled.senders[sender].is_folded);
+            let (mut elsewhere, mut is_behind) = (f64::INFINITY, false);
             for (other, share) in self.network.path(flow) {
+                let most = weight * self.network.level(other);
                 if other == id {
-                    (over, load) = (before, share);
-                } else if is_held && self.network.held(other).len() > 0 {
-                    elsewhere = elsewhere.min(weight * self.network.level(other));
+                    // Where packets are spread they come over several.
+                    over = if share <= before.1 { before.0 } else { NONE };
+                    (load, is_behind) = (share, true);
+                } else if is_held && (is_folded || !is_behind) && given * (1.0 + FULL) < most {
+                    elsewhere = elsewhere.min(most);
                 }
-                before = other.index() as u32;
+                before = (other.index() as u32, share);
             }
             if let Some(sender) = controlled.sender_of(flow) {
                 let at = controlled.state_at(sender, link, now);
