@@ -175,7 +175,7 @@ impl Meaning {
             && 1 < network.settings.credits.lanes
         {
             let message = format!(
-                "lanes are the same in all parts, with their marks and weights, and {} of {tier} \
+                "`network.credits.lanes` holds for all parts, with marks and weights, and {} of {tier} \
                  has others than {}",
                 own.name(),
                 network.transport.name()
