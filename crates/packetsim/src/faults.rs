@@ -82,8 +82,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// What is wrong with each link. One that the switches have left serves again when they know that
-    /// it is back.
+    /// What is wrong with each link. One that the switches have left serves again when they know
+    /// that it is back.
     fn note_troubles(&mut self, health: &Health, now: Time) {
         self.net.troubles.iter_mut().for_each(|trouble| *trouble = LinkFault::None);
         for fault in self.input.faults.on(now) {

@@ -320,8 +320,9 @@ fn uneven(loaded: &Loaded, engine: Engine, told: &WholeStep) -> Option<String> {
     let times = Some(times(&row)).filter(|times| SHARES < *times)?;
     Some(format!(
         "{} of {:.1} takes {times:.2} times as long as alone, with links that are shared evenly at \
-         every instant; congestion control does not share so: `network.flow.congestion=controlled` steps \
-         DCQCN for each flow, --engine packet counts every packet",
+         every instant; congestion control does not share so: \
+         `network.flow.congestion=controlled` steps DCQCN for each flow, --engine packet counts \
+         every packet",
         row.what,
         Bytes::new(row.bytes),
     ))

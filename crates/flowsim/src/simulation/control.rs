@@ -10,8 +10,9 @@
 //!
 //! # Where this departs from packets
 //!
-//! * A flow's queue pairs are one state: those of a connection that splits, and of a folded channel
-//!   those of all its edges, which go at the pace of the slowest.
+//! * The queue pairs of a connection that splits are one state, and of a folded channel those
+//!   before one link. A folded channel goes at the pace of the slowest, evenly: it has no bursts,
+//!   which in packets fill queues before links that are not full on average.
 //! * As long as a queue is not empty its link is full, and rates that are cut are not seen behind
 //!   it. Nothing is paused or dropped.
 

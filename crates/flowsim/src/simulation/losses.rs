@@ -6,9 +6,9 @@
 //! timer is over and it has a way then, or the next time, until its retries are used up.
 //!
 //! A row of messages is posted as a whole. Of a folded channel no more is than its receiver has
-//! buffers for ([`Resend::buffer`]), because that has to name each of them, and then it waits for the
-//! timer. A flow that is spread over several ways loses a part, and what arrives tells the receiver
-//! which; it waits for a timer where a NIC has lost all its ports.
+//! buffers for ([`Resend::buffer`]), because that has to name each of them, and then it waits for
+//! the timer. A flow that is spread over several ways loses a part, and what arrives tells the
+//! receiver which; it waits for a timer where a NIC has lost all its ports.
 
 use std::cmp::Reverse;
 
