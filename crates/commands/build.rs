@@ -7,6 +7,7 @@ fn main() -> std::io::Result<()> {
     for name in ["claims.toml", "statements.toml"] {
         embedded::pack(format!("data/{name}"))?;
     }
+    embedded::pack("../../docs/glossary.md")?;
     for folder in ["../../validation", "../packetsim/tests/reference"] {
         embedded::watch(Path::new(folder))?;
         for entry in fs::read_dir(folder)? {

@@ -61,6 +61,11 @@ class Verdict(Record):
     levers: list[Lever]
     """The changes that look largest; they were not tried."""
 
+    exposed_s: Optional[float] = None
+    """Communication that nothing hides of the axes that use the fabric, in seconds; nothing where
+    none does.
+    """
+
 
 @dataclass(eq=False)
 class Interval(Record):
@@ -91,6 +96,11 @@ class FaultRow(Record):
 
     until_s: Optional[float]
     """When it is over; none for never."""
+
+    used_s: list[tuple[float, float]] = field(default_factory=list)
+    """Of faults that cost nothing: when what is hit carries something in the step in which the first
+    of them comes, from, until, on the clock of `at_s`.
+    """
 
 
 @dataclass(eq=False)
@@ -2451,6 +2461,10 @@ class About(Record):
     assumed: str = ""
     """What stands in for switches that the scenario does not name; empty where all are named."""
 
+    inherited: str = ""
+    """What a file has left to the preset that it starts from, where it sizes its own cluster or job.
+    """
+
 
 @dataclass(eq=False)
 class ComparisonVerdict(Record):
@@ -3445,6 +3459,37 @@ class Load(Record):
 
 
 @dataclass(eq=False)
+class AxisLoad(Record):
+    """What a rank sends in groups of one shape."""
+
+    axis: Optional[str]
+    """The axis: `tp`, `dp`, `pp`, `ep`, `cp`; `None` where nothing tells."""
+
+    ranks: Optional[int]
+    """Ranks of a group, where known."""
+
+    apart: Optional[int]
+    """How far apart its ranks are, if all are equally far from the next: 1 are neighbours."""
+
+    names: list[str]
+    """What files call these groups, the first of them."""
+
+    calls_per_rank: float
+    """Calls of a rank, on average over the ranks that files show."""
+
+    bytes_per_rank: float
+    """Bytes that a rank sends, on average over the ranks that files show: sizes times the factor of
+    bus bandwidth.
+    """
+
+    share: float
+    """The share of that in all groups."""
+
+    by_primitive: dict[str, float]
+    """The same by what is done."""
+
+
+@dataclass(eq=False)
 class Choice(Record):
     """What the library chose for a size."""
 
@@ -3947,6 +3992,46 @@ class ComparedStep(Record):
 
 
 @dataclass(eq=False)
+class ComparedCounter(Record):
+    """A counter, as it grew and as it should."""
+
+    counter: str
+    """Its name, as the files have it."""
+
+    unit: str
+    """`a second`, on average over ports; or `in all`, of a capture."""
+
+    measured: float
+    """By how much it grew."""
+
+    predicted: float
+    """By how much it should."""
+
+    error: Optional[float]
+    """Predicted over measured, less one; `None` where nothing was counted."""
+
+    ports: Optional[list[int]] = None
+    """Ports that count and have a part in it, and those of the prediction."""
+
+
+@dataclass(eq=False)
+class ComparedAxis(Record):
+    """What a rank sends on an axis, in a step."""
+
+    axis: Optional[str]
+    """The axis; `None` for groups that the layout does not have."""
+
+    measured_bytes: float
+    """Bytes that a rank sent, on average over the ranks that files show."""
+
+    predicted_bytes: float
+    """Bytes that a GPU should send, on average over all."""
+
+    error: Optional[float]
+    """Predicted over measured, less one; `None` where nothing was seen."""
+
+
+@dataclass(eq=False)
 class SideBySide(Record):
     """What stands beside what."""
 
@@ -3967,6 +4052,13 @@ class SideBySide(Record):
 
     step: Optional[ComparedStep] = None
     """The step, if steps were observed and the scenario has a job."""
+
+    counters: list[ComparedCounter] = field(default_factory=list)
+    """Counters that grew as files with times say, and as the scenario's traffic makes them grow.
+    """
+
+    by_axis: list[ComparedAxis] = field(default_factory=list)
+    """What a rank sends in a step by axis, where files say the ranks of groups."""
 
 
 @dataclass(eq=False)
@@ -4177,6 +4269,9 @@ class Observation(Result):
     load: Optional[Load] = None
     """What they put on the network, by kind."""
 
+    by_axis: list[AxisLoad] = field(default_factory=list)
+    """The same by axis: what ranks sent in groups that files name, the most first."""
+
     choices: list[Choice] = field(default_factory=list)
     """What the library chose."""
 
@@ -4372,6 +4467,7 @@ __all__ = [
     "Accuracy",
     "Advice",
     "Advised",
+    "AxisLoad",
     "Baseline",
     "BenchmarkRow",
     "Bill",
@@ -4401,6 +4497,8 @@ __all__ = [
     "CollectiveSummary",
     "CommunicatorSummary",
     "Compared",
+    "ComparedAxis",
+    "ComparedCounter",
     "ComparedStep",
     "Comparison",
     "ComparisonRow",

@@ -97,15 +97,33 @@ test("what people ask of a scenario is a button, and its answer says which is be
   await page.waitForSelector("#problems li.good");
   await page.selectOption("#presets", "small-128");
   assert.ok(await page.isDisabled("#start"), "the preset is not there yet, and nothing else is run in its place");
-  const asked = { "Non-blocking": /oversubscription 1:1 has the shortest step/, "queue pairs": /qps (8|16|32) has the shortest step/, "RoCE": /A tie within the model's error.*roce's step is/s, "flaps": /Faults that come or go cost/ };
+  const shown = async () => {
+    const run = Number(page.url().match(/run\/(\d+)/)[1]);
+    return (await (await fetch(`${server.address}/api/runs`)).json()).find((one) => one.id === run);
+  };
+  const asked = { "Non-blocking": /oversubscription 1:1 has the shortest step/, "queue pairs": /qps (8|16|32) has the shortest step/, "RoCE": /A tie within the model's error.*roce's step is/s };
   for (const [question, answer] of Object.entries(asked)) {
     await show(page, "#/");
     await page.click(`#questions button:not([disabled]):has-text("${question}")`);
     await page.waitForSelector("#view iframe", { timeout: 60_000 });
-    const run = page.url().match(/run\/(\d+)/)[1];
-    const known = (await (await fetch(`${server.address}/api/runs`)).json()).find((one) => one.id === Number(run));
-    assert.match(known.figures.verdict, answer);
+    assert.match((await shown()).figures.verdict, answer);
   }
+  // A link that flaps: which, and when, is said before it runs; a scenario's own fault is not forgotten.
+  await show(page, "#/");
+  await page.click("#tab-form");
+  await page.click("#add-fault");
+  await page.waitForSelector("#problems li.good");
+  await page.click("#ask-flap");
+  await page.selectOption('#flap [name="on"]', { index: 1 });
+  assert.match(await page.textContent("#flap"), /in place of the scenario's own fault, not on top/);
+  assert.deepEqual(await serious(page), []);
+  await page.click("#flap .primary");
+  await page.waitForSelector("#view iframe", { timeout: 60_000 });
+  const flapped = await shown();
+  assert.match(flapped.name, /: leaf 0 - spine 0 flaps$/);
+  assert.match(flapped.figures.verdict, /fault/i);
+  const asRun = await (await fetch(`${server.address}/api/runs/${flapped.id}/scenario.toml`)).text();
+  assert.match(asRun, /on = "NIC 0"[\s\S]*on = "leaf 0 - spine 0"/, "on top of the scenario's own");
   const refused = await run(server.address, { name: "x", command: "compare", scenarios: ['from = "small-16"\n'], vary: "--help" });
   assert.equal(refused.status, "failed", "what varies is a setting and no flag");
   await show(page, "#/runs");
@@ -157,6 +175,109 @@ test("the form takes ratios as people write them, and faults; what is wrong stay
   await page.waitForFunction(() => !document.querySelector(".fault"));
   await page.waitForFunction(() => !document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText.includes("faults"));
   assert.deepEqual(complaints, []);
+  await browser.close();
+  await server.kill();
+});
+
+test("the form names hardware, leaves settings out again, and offers what would be right", async () => {
+  const server = await serve(folder());
+  const { browser, page, complaints } = await open();
+  await page.goto(server.address);
+  const mine = 'from = "small-128"\nname = "Mine"\n';
+  await page.evaluate((mine) => localStorage.setItem("fatflow", mine), mine);
+  await page.reload();
+  await page.waitForSelector("#problems li.good");
+  const text = () => page.evaluate(() => document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText);
+  const holds = (words, is = true) => page.waitForFunction(([words, is]) => document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText.includes(words) === is, [words, is]);
+  await page.click("#tab-form");
+  await page.waitForSelector('select[data-key="cluster.gpu"]');
+  assert.match(await page.textContent('[data-key="cluster.gpu"]'), /h200-sxm: NVIDIA H200/, "names and what they are");
+  await page.selectOption('[data-key="cluster.gpu"]', "h200-sxm");
+  await holds('gpu = "h200-sxm"');
+  await page.selectOption('[data-key="fabric.leaf.switch"]', "cloudengine-9860");
+  await holds('switch = "cloudengine-9860"');
+  await page.click('[aria-label="leave fabric.leaf.switch out"]');
+  await holds("switch", false);
+  await page.waitForSelector("#problems li.good");
+  assert.equal(await page.inputValue('[data-key="fabric.leaf.switch"]'), "", "what has no value is there to be set");
+
+  await page.fill('[data-key="cluster.gpus"]', "256");
+  await page.press('[data-key="cluster.gpus"]', "Enter");
+  await page.click('button:has-text("use all 256")');
+  await page.click('.setting button:has-text("dp = 32")');
+  await page.waitForSelector("#problems li.good");
+  assert.match(await text(), /gpus = 256[\s\S]*gpus = 256[\s\S]*dp = 32/);
+  // Emptied is left out: the preset's own fits no longer, and is said to be the preset's.
+  await page.fill('[data-key="job.parallel.dp"]', "");
+  await page.press('[data-key="job.parallel.dp"]', "Enter");
+  await holds("dp = ", false);
+  await page.waitForSelector("#problems li:not(.good)");
+  assert.match(await page.textContent("#problems"), /preset small-128: .*not the job's 256/);
+  await page.click('#problems button:has-text("dp = 32")');
+  await page.waitForSelector("#problems li.good");
+  assert.deepEqual(await serious(page), [], "axe finds nothing serious in the form");
+
+  const own = await text();
+  await page.selectOption("#presets", "small-16");
+  await holds("small-16");
+  await page.click("#back");
+  await holds("small-16", false);
+  assert.equal(await text(), own, "a preset does not take what was written away");
+
+  for (const qps of [1, 16]) {
+    const scenario = `from = "small-16"\nname = "Mine"\n[network.routing]\nqps = ${qps}\n`;
+    const done = await run(server.address, { name: "Mine", command: "run", engine: "flow", scenarios: [scenario] });
+    assert.equal(done.status, "done", done.message);
+  }
+  await show(page, "#/runs");
+  await page.reload();
+  await page.waitForSelector("#runs .changed");
+  assert.match(await page.textContent("#runs tr:first-child"), /since run 1: qps 1 → 16/, "runs of one name say what changed");
+  await show(page, "#/run/2");
+  await page.waitForSelector("#view iframe");
+  assert.match(await page.title(), /2: Mine/);
+  const over = () => page.evaluate(() => document.documentElement.scrollHeight - innerHeight);
+  assert.ok(await over() <= 0, `the report alone scrolls (${await over()})`);
+  await show(page, "#/fabric/2");
+  await page.waitForSelector("canvas");
+  assert.ok(await page.isDisabled('.kinds label:has-text("queue") input'), "flows have no queues to show");
+  assert.deepEqual(complaints.filter((words) => !words.includes("sandbox")), []);
+  await browser.close();
+  await server.kill();
+});
+
+test("what is typed in the form is not lost to answers about what was typed before", async () => {
+  const server = await serve(folder());
+  const { browser, page, complaints } = await open();
+  await page.goto(server.address);
+  await page.evaluate(() => localStorage.setItem("fatflow", 'from = "small-128"\nname = "Typed"\n'));
+  await page.reload();
+  await page.waitForSelector("#problems li.good");
+  // Each answer comes while the next fields are being typed.
+  for (const path of ["check", "set"]) {
+    await page.route(`**/api/${path}`, async (route) => { await new Promise((resolve) => setTimeout(resolve, 250)); await route.continue(); });
+  }
+  await page.click("#tab-form");
+  // As a person goes through a form: Tab goes from field to field, and selects what is there.
+  await page.focus("#filter");
+  const wanted = { "cluster.gpus": "256", "job.gpus": "256", "job.parallel.dp": "32", "job.batch.sequences": "1024", "job.batch.micro": "2", "job.batch.length": "4096" };
+  for (const [key, value] of Object.entries(wanted)) {
+    const at = () => page.evaluate(() => document.activeElement.dataset.key);
+    for (let tabs = 0; await at() !== key && tabs < 60; tabs += 1) await page.keyboard.press("Tab");
+    assert.equal(await at(), key, "Tab comes to it");
+    await page.keyboard.type(value, { delay: 140 });
+  }
+  const now = () => Promise.all(Object.keys(wanted).map((key) => page.inputValue(`[data-key="${key}"]`)));
+  assert.deepEqual(await now(), Object.values(wanted), "as typed");
+  // Pressed at once: what runs is the scenario with all of it.
+  await page.click("#start");
+  await page.waitForSelector("#view iframe", { timeout: 60_000 });
+  const text = await (await fetch(`${server.address}/api/runs/1/scenario.toml`)).text();
+  for (const [key, value] of Object.entries(wanted)) assert.match(text, new RegExp(`\\b${key.split(".").pop()} = ${value}\\b`), `${key} in ${text}`);
+  await page.click('nav a:has-text("Scenario")');
+  await page.waitForSelector("#problems li.good");
+  assert.deepEqual(await now(), Object.values(wanted), "as written");
+  assert.deepEqual(complaints.filter((words) => !words.includes("sandbox")), []);
   await browser.close();
   await server.kill();
 });
@@ -243,7 +364,7 @@ test("a person logs in with a token, looks, and is shown what others may not do"
   await page.click("#start");
   await page.waitForSelector("#view iframe");
   await show(page, "#/audit");
-  await page.waitForFunction(() => /POST \/api\/runs/.test(document.querySelector("#audit")?.textContent ?? ""));
+  await page.waitForFunction(() => /start a run.*done/.test(document.querySelector("#audit")?.textContent ?? ""));
   await page.click('button:has-text("Log out")');
   await page.waitForSelector("#token");
   await page.goto(`${server.address}/?token=${bob}#/runs`);

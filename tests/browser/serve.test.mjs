@@ -200,6 +200,10 @@ bytes = "4GiB"
   await page.click("#start");
   await page.click('nav a:has-text("Runs")');
   await page.waitForFunction(() => /running.*\d+ s: .*events/s.test(document.querySelector("#runs")?.textContent ?? ""), null, { timeout: 60_000 });
+  // The table is drawn anew while it runs.
+  await page.type('[aria-label="note of run 1"]', "a slow note", { delay: 140 });
+  await page.keyboard.press("Enter");
+  assert.equal(await page.inputValue('[aria-label="note of run 1"]'), "a slow note", "is not lost");
   await page.click("#runs button:has-text('Stop')");
   await page.waitForFunction(() => /stopped/.test(document.querySelector("#runs")?.textContent ?? ""));
   await browser.close();

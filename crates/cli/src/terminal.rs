@@ -171,7 +171,8 @@ impl Terminal {
         self.global.report.as_deref().map_or(Ok(()), files::refuse_input)?;
         drop(line);
         for warning in &loaded.warnings {
-            self.remark(&format!("warning: {warning}"));
+            let help = warning.help.as_ref().map_or_else(String::new, |help| format!("; {help}"));
+            self.remark(&format!("warning: {warning}{help}"));
         }
         Ok(loaded)
     }

@@ -4,13 +4,15 @@
 //! A terminal shows it in a few lines below the heading, a page as a table with the scenario to
 //! copy, JSON as an object. It has no date: the same question gives the same bytes.
 
-use fabric::summary::back_end_tiers;
+use fabric::summary::{TierSummary, back_end_tiers};
 use fabric::topology::GENERIC_SWITCH;
 use report::number::{bits_per_second, grouped, significant};
 use report::{Align, Sheet, Table};
 use scenario::Loaded;
+use scenario::file::ScenarioFile;
 use serde::Serialize;
 use serde_json::Map;
+use units::Rate;
 
 use crate::VERSION;
 use crate::run_job::job_words;
@@ -35,6 +37,10 @@ pub struct About {
     /// What stands in for switches that the scenario does not name; empty where all are named.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub assumed: String,
+    /// What a file has left to the preset that it starts from, where it sizes its own cluster or
+    /// job.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub inherited: String,
     /// How packets are carried.
     pub transport: String,
     /// How paths are chosen.
@@ -66,14 +72,14 @@ impl About {
         let tiers = back_end_tiers(fabric);
         let mut models: Vec<&str> = tiers.iter().map(|tier| tier.model.as_str()).collect();
         models.dedup();
+        let mut switches: Vec<String> = tiers.iter().map(|tier| box_of(loaded, tier)).collect();
+        switches.dedup();
         let rates: f64 =
             fabric.ports(fabric.nic(0)).iter().map(|l| fabric.class(*l).rate.as_bps_f64()).sum();
         let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
-        let ratio = |ratio: f64| format!("{}:1", significant(ratio));
         // The highest tier has nothing above it.
         let below = tiers.len().saturating_sub(1);
-        let ratios: Vec<String> =
-            tiers.iter().take(below).map(|tier| ratio(tier.oversubscription)).collect();
+        let ratios: Vec<String> = tiers.iter().take(below).map(oversubscription).collect();
         let (gpus, servers) = (fabric.gpus() as u64, fabric.servers() as u64);
         let words = loaded.job.as_ref().map(job_words).unwrap_or_default();
         let (model, layout) = words.split_once(", ").unwrap_or((&words, ""));
@@ -88,10 +94,14 @@ impl About {
             ),
             gpus,
             fabric: format!("{}: {}", scenario.fabric.topology.name(), names.join(", ")),
-            oversubscription: if ratios.is_empty() { ratio(1.0) } else { ratios.join(", ") },
+            oversubscription: match ratios.is_empty() {
+                true => "1:1".to_owned(),
+                false => ratios.join(", "),
+            },
             nic: format!("{} at {}", cluster.nic, bits_per_second(rates)),
-            switch: models.join(", "),
+            switch: switches.join(", "),
             assumed: assumed(&models),
+            inherited: loaded.inherited().unwrap_or_default(),
             transport: scenario.network.transport.name().to_owned(),
             routing: routing.policy.name().to_owned(),
             queue_pairs: u32::from(routing.qps),
@@ -140,11 +150,14 @@ impl About {
         if !self.assumed.is_empty() {
             words += &format!(" {}.", self.assumed);
         }
+        if !self.inherited.is_empty() {
+            words += &format!(" Inherited from {}.", self.inherited);
+        }
         words
     }
 
     /// What it says, each with what it is.
-    fn rows(&self) -> [(&'static str, String); 17] {
+    fn rows(&self) -> [(&'static str, String); 18] {
         let (pairs, seed) = (self.queue_pairs.to_string(), self.seed.to_string());
         [
             ("scenario", &self.name),
@@ -154,6 +167,7 @@ impl About {
             ("NIC", &self.nic),
             ("switches", &self.switch),
             ("assumed", &self.assumed),
+            ("inherited from", &self.inherited),
             ("transport", &self.transport),
             ("routing", &self.routing),
             ("queue pairs of a connection", &pairs),
@@ -206,6 +220,35 @@ impl About {
             .filter(|(at, row)| is_said(row) && others.iter().all(|other| other[*at].1 == row.1));
         let words: Vec<String> = same.map(|(_, (name, value))| written(name, value)).collect();
         words.join("; ")
+    }
+}
+
+/// A tier's oversubscription as people write it, and as it was built where whole cables make that
+/// another: `2:1 (built 1.6:1)`.
+pub fn oversubscription(tier: &TierSummary) -> String {
+    let asked = format!("{}:1", significant(tier.oversubscription));
+    match built_otherwise(tier) {
+        true => format!("{asked} (built {}:1)", significant(tier.oversubscription_built)),
+        false => asked,
+    }
+}
+
+/// Whether whole cables and boxes make a tier's oversubscription another than the one asked for.
+pub fn built_otherwise(tier: &TierSummary) -> bool {
+    0.01 < (tier.oversubscription_built / tier.oversubscription - 1.0).abs()
+}
+
+/// A tier's box, and how many of its ports `fabric.radix` lets it use.
+fn box_of(loaded: &Loaded, tier: &TierSummary) -> String {
+    let ScenarioFile { fabric, catalogue, .. } = &loaded.scenario;
+    let listed = catalogue.switch.get(&tier.model);
+    let ports = listed.map(|listed| listed.ports_at(Rate::from_bps_f64(tier.rate_bps)));
+    let used = fabric.radix.map(u64::from).filter(|_| fabric.parts.is_empty());
+    match (used, ports) {
+        (Some(used), Some(all)) if used < all => {
+            format!("{} with {used} of its {all} ports (radix)", tier.model)
+        }
+        _ => tier.model.clone(),
     }
 }
 

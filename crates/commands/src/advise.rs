@@ -370,9 +370,12 @@ impl Search<'_> {
         let mut watch = packetsim::Watch::default();
         let (engine, patience) = (self.options.engine, Patience::Usual);
         let report = run_job::run(loaded, engine, patience, &mut watch)?;
-        let run_job::Report { breakdown_s, verdict, phases, memory, .. } = &report;
-        let seen = RunFacts { parts: breakdown_s, fabric_s: verdict.fabric_s, phases, memory };
-        let mut changes = levers::levers(loaded, &seen);
+        let run_job::Report { verdict, phases, memory, .. } = &report;
+        let parts = report.without_faults();
+        let seen = RunFacts { parts, fabric_s: verdict.fabric_s, phases, memory };
+        // Of a scenario with a fault that comes or goes, first what is asked for.
+        let mut changes = report.remedies(loaded);
+        changes.extend(levers::levers(loaded, &seen));
         let is_fixed = |key: &str| {
             let change = Change::new(Kind::Layout, "", [format!("{key}=")]);
             self.options.fixed.iter().any(|fixed| change.touches(fixed))

@@ -26,6 +26,10 @@ pub struct Check {
     /// The resolved values, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<Resolved>>,
+    /// What a file has left to the preset that it starts from, where it sizes its own cluster or
+    /// job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inherited: Option<String>,
     #[serde(skip)]
     title: String,
 }
@@ -57,6 +61,7 @@ pub fn run(loaded: &Loaded, detail: Detail) -> Check {
         valid: true,
         problems: Vec::new(),
         stage_layers,
+        inherited: loaded.inherited(),
         values: (detail == Detail::Values).then(|| loaded.resolved()),
         title: format!("{}{name} is valid.", loaded.input),
     }
@@ -80,6 +85,7 @@ pub fn refusal(problems: &Problems) -> Check {
         valid: false,
         problems: problems.0.iter().map(complaint).collect(),
         stage_layers: Vec::new(),
+        inherited: None,
         values: None,
         title: String::new(),
     }
@@ -91,6 +97,9 @@ impl Answer for Check {
         if !self.stage_layers.is_empty() {
             let words = job::stages::in_words(&self.stage_layers);
             sheet = sheet.text(format!("Layers of its stages: {words}."));
+        }
+        if let Some(inherited) = &self.inherited {
+            sheet = sheet.text(format!("Inherited from {inherited}."));
         }
         let Some(values) = &self.values else { return sheet };
         let columns = [("key", Align::Left), ("value", Align::Left), ("from", Align::Left)];

@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicBool;
 
 use fabric::summary::Summary;
 use report::Answer;
+use report::number::significant;
 use scenario::file::Reported;
 use scenario::{Extent, Loaded, Request, load, preset};
 use serde::Serialize;
 use units::Unused;
 
-use crate::about::{About, scenario_file};
+use crate::about::{About, built_otherwise, scenario_file};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::operations::Operations;
@@ -199,15 +200,36 @@ struct Variant {
     name: String,
 }
 
-/// Whole networks under one scenario's job, each with what its column is called.
-pub fn on_networks(scenario: &str) -> Vec<(String, Request)> {
-    let network = |name: &str| {
-        let set = vec![format!("from={scenario}")];
-        let request =
-            Request { scenario: Some(format!("networks/{name}")), set, ..Request::default() };
-        (name.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-').to_owned(), request)
+/// Whole networks under one scenario's job, each with what its column is called. A network brings
+/// the card that belongs to it; where that has another rate, the scenario's own card stays, which
+/// the column's name says.
+pub fn on_networks(scenario: &str, base: &Request) -> Result<Vec<(String, Request)>, Failure> {
+    let settings = |name: &str, base: &Request| {
+        let scenario = Some(name.to_owned());
+        let extent = Extent::Settings;
+        load(&Request { scenario, extent, ..base.clone() }).map(|loaded| loaded.scenario)
     };
-    preset::networks().map(network).collect()
+    let own = settings(scenario, base)?;
+    let card = &own.cluster.nic;
+    let rate = |nic: &str| own.catalogue.nic.get(nic).map(|nic| nic.rate_gbps.value);
+    let mut networks = Vec::new();
+    for name in preset::networks() {
+        let title = name.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
+        let (mut title, mut set) = (title.to_owned(), vec![format!("from={scenario}")]);
+        let scenario = format!("networks/{name}");
+        let usual = settings(&scenario, &Request::default())?.cluster.nic;
+        if brings_card(&scenario) && usual != *card && rate(&usual) != rate(card) {
+            set.push(format!("cluster.nic={card}"));
+            title += &format!(" ({card} stays)");
+        }
+        networks.push((title, Request { scenario: Some(scenario), set, ..Request::default() }));
+    }
+    Ok(networks)
+}
+
+/// Whether a network says itself which card it has.
+fn brings_card(network: &str) -> bool {
+    preset::text(network).is_some_and(|text| text.contains("[cluster]"))
 }
 
 /// All scenarios with all combinations of what varies.
@@ -263,6 +285,21 @@ fn varied(key: &str, value: &str) -> String {
     }
 }
 
+/// The name of a column with the oversubscription that was built, where it says another.
+fn as_built(name: String, column: &Column) -> String {
+    let tiers = &column.fabric.tiers;
+    let Some((before, after)) = name.split_once("oversubscription ") else { return name };
+    if !tiers.iter().any(built_otherwise) {
+        return name;
+    }
+    let (asked, rest) = after.split_at(after.find(", ").unwrap_or(after.len()));
+    // Nothing is above the highest.
+    let below = tiers.iter().take(tiers.len().saturating_sub(1));
+    let built: Vec<String> =
+        below.map(|tier| format!("{}:1", significant(tier.oversubscription_built))).collect();
+    format!("{before}oversubscription {asked} (built {}){rest}", built.join(" "))
+}
+
 /// The values of a list, at the commas that stand in no bracket and no quotes.
 fn values_of(list: &str) -> Vec<&str> {
     let (mut depth, mut is_quoted, mut from) = (0_i32, false, 0);
@@ -311,7 +348,10 @@ pub fn run(
     for (variant, column) in variants.into_iter().zip(columns) {
         match column {
             Err(Failure::Interrupted(_)) => left_out.push(variant.name),
-            column => done.push((variant.name, column?)),
+            column => {
+                let column = column?;
+                done.push((as_built(variant.name, &column), column));
+            }
         }
     }
     if done.is_empty() {
@@ -590,5 +630,48 @@ mod tests {
         assert_eq!(written, ["oversubscription 1:1", "oversubscription 2:1"]);
         let both = names(&["a.toml", "b.toml"], &["network.routing.qps=1,16"]);
         assert_eq!(both, ["a, qps 1", "a, qps 16", "b, qps 1", "b, qps 16"]);
+    }
+
+    /// 32 servers under boxes of 128 ports: whole cables make of 2:1 what they can.
+    #[test]
+    fn columns_say_what_was_built_and_which_is_cheapest() {
+        let options = Options {
+            scenarios: vec!["small-128".to_owned()],
+            engine: Engine::Analytic,
+            vary: vec!["fabric.oversubscription=1:1,2:1".to_owned()],
+            ..Options::default()
+        };
+        let set = ["cluster.gpus=256", "fabric.radix=128"].map(str::to_owned).to_vec();
+        let purpose = scenario::Purpose::Run(Engine::Analytic);
+        let base = Request { set, purpose, ..Request::default() };
+        let report = run(&options, &base, &AtomicBool::new(false), &|_| ()).unwrap();
+        assert_eq!(report.columns, ["oversubscription 1:1", "oversubscription 2:1 (built 1.6:1)"]);
+        assert_eq!(report.about[1].oversubscription, "2:1 (built 1.6:1)");
+        let row = |key: &str| report.rows.iter().find(|row| row.metric == key).unwrap();
+        let built = row("oversubscription_built").simulated[1].clone();
+        assert_eq!(built, Some(Value::Number(1.6)));
+        let switches = row("tier_switches").simulated[0].clone();
+        assert_eq!(switches, Some(Value::Words("4 leaf, 2 spine".to_owned())));
+        let text = report.verdict.unwrap().text;
+        let cheapest = "of these oversubscription 2:1 (built 1.6:1) is the cheapest to build: $";
+        assert!(text.contains(cheapest), "{text}");
+    }
+
+    #[test]
+    fn networks_bring_their_card_unless_it_has_another_rate() {
+        let networks = |nic: &str| {
+            let set = vec![format!("cluster.nic={nic}")];
+            let base = Request { set, ..Request::default() };
+            let all = on_networks("small-128", &base).unwrap();
+            let (names, requests): (Vec<String>, Vec<Request>) = all.into_iter().unzip();
+            let nic = |request: &Request| load(request).unwrap().scenario.cluster.nic;
+            (names.join(", "), requests.iter().map(nic).collect::<Vec<_>>())
+        };
+        let (names, cards) = networks("connectx-7");
+        assert_eq!(names, "roce, roce-tuned, spectrum-x, infiniband, ultra-ethernet");
+        assert_eq!(cards[2..], ["bluefield-3", "connectx-7", "pollara-400"]);
+        let (names, cards) = networks("connectx-6");
+        assert!(names.contains("spectrum-x (connectx-6 stays)"), "{names}");
+        assert_eq!(cards[2..], ["connectx-6"; 3]);
     }
 }

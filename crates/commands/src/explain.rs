@@ -233,6 +233,9 @@ fn scenarios() -> Vec<ScenarioFile> {
         ..Request::default()
     };
     let presets = preset::names().map(|name| request(Some(name.to_owned()), Vec::new()));
+    // What is obeyed only where something fails.
+    let fault = "faults=[{on=\"NIC 0\",at=\"1s\",for=\"1s\",what={kind=\"link-down\"}}]";
+    let presets = presets.chain([request(Some("small-16".to_owned()), vec![fault.to_owned()])]);
     let patterns = schema().words("traffic.pattern").into_iter();
     let traffic = patterns.map(|(word, _)| {
         request(None, vec![format!("traffic.pattern={word}"), "traffic.bytes=1MiB".to_owned()])
@@ -294,6 +297,9 @@ pub struct Explained {
     /// The finding, where that was asked; the entries are those of its keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finding: Option<&'static Finding>,
+    /// What a word of the glossary means, where that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
     /// What is known of it.
     pub entries: Vec<Entry>,
     /// The keys inside it, if it is a table.
@@ -311,7 +317,14 @@ pub fn run(key: &str) -> Result<Explained, Failure> {
     if let Some(finding) = finding(key) {
         let entries = finding.keys.iter().flat_map(|key| of(key)).cloned().collect();
         let (inside, effects) = (Vec::new(), Vec::new());
-        return Ok(Explained { finding: Some(finding), entries, inside, effect: None, effects });
+        let (finding, meaning) = (Some(finding), None);
+        return Ok(Explained { finding, meaning, entries, inside, effect: None, effects });
+    }
+    let is_key = || schema().keys().iter().any(|known| known.path == key);
+    if let Some(meaning) = glossary(key).filter(|_| !is_key()) {
+        let meaning = Some(meaning);
+        let (entries, inside, effects) = Default::default();
+        return Ok(Explained { finding: None, meaning, entries, inside, effect: None, effects });
     }
     let entries: Vec<Entry> = of(key).into_iter().cloned().collect();
     if entries.is_empty() {
@@ -324,7 +337,21 @@ pub fn run(key: &str) -> Result<Explained, Failure> {
         rest == 1 && matches(&head.join("."), key)
     };
     let inside = self::entries().iter().filter(is_inside).map(|inner| inner.key.clone()).collect();
-    Ok(Explained { finding: None, entries, inside, effect: None, effects: Vec::new() })
+    let (finding, meaning, effects) = (None, None, Vec::new());
+    Ok(Explained { finding, meaning, entries, inside, effect: None, effects })
+}
+
+/// What the book's glossary says of a word, as answers print it: "the fabric costs", "bubble".
+fn glossary(asked: &str) -> Option<String> {
+    let plain = |word: &str| {
+        let word = word.trim().to_lowercase();
+        word.strip_prefix("the ").map_or_else(|| word.clone(), str::to_owned)
+    };
+    let asked = plain(asked);
+    let page = embedded::text!("glossary.md");
+    let mut rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let row = rows.find(|(words, _)| words.split(", ").any(|word| plain(word) == asked));
+    row.map(|(words, meaning)| format!("{words}: {}.", meaning.trim_end_matches([' ', '|'])))
 }
 
 fn unknown(key: &str) -> Failure {
@@ -340,7 +367,7 @@ fn unknown(key: &str) -> Failure {
         [] => "`fatflow schema` has them all".to_owned(),
         paths => format!("is it {}?", paths.join(" or ")),
     };
-    Failure::Usage(format!("no key and no finding is called `{key}`; {hint}"))
+    Failure::Usage(format!("no key, finding or word of the glossary is `{key}`; {hint}"))
 }
 
 impl Answer for Explained {
@@ -352,6 +379,9 @@ impl Answer for Explained {
                 [] => format!("{} No key of a scenario has to do with it.", finding.about),
                 keys => format!("{} Keys: {}.", finding.about, keys.join(", ")),
             });
+        }
+        if let Some(meaning) = &self.meaning {
+            sheet = sheet.text(meaning);
         }
         if !self.effects.is_empty() {
             for (key, effect) in &self.effects {
@@ -447,5 +477,23 @@ mod tests {
     fn what_is_no_key_is_refused_with_what_was_meant() {
         let refusal = run("qps").unwrap_err().to_string();
         assert!(refusal.contains("network.routing.qps"), "{refusal}");
+    }
+
+    /// What answers print is explained under the name that they print.
+    #[test]
+    fn words_of_answers_are_explained() {
+        let meaning = |word: &str| run(word).unwrap().meaning.expect("it is in the glossary");
+        for word in ["the fabric costs", "exposed communication", "bubble", "Goodput", "MFU"] {
+            assert!(20 < meaning(word).len(), "{word}");
+        }
+        let told = meaning("the fabric costs");
+        assert!(told.contains("contention"), "{told}");
+    }
+
+    /// Some keys are obeyed on flows only where something fails.
+    #[test]
+    fn a_key_that_faults_make_flows_obey_says_so() {
+        let [timeout] = of("network.nic.timeout")[..] else { panic!() };
+        assert!(timeout.obeyed_by.contains(&"run on flows"), "{timeout:?}");
     }
 }

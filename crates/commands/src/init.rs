@@ -25,7 +25,8 @@ pub fn run(name: &str, request: &Request) -> Result<String, Failure> {
     let loaded = load(&request)?;
     let title = &loaded.scenario.name;
     let mut file = format!(
-        "# A fatflow scenario. Uncomment what you want to change; the rest stays as in the preset.\n\
+        "# A fatflow scenario. Uncomment what you want to change; the rest stays as in the preset,\n\
+         # inside tables too: `parallel = {{ tp = 4 }}` keeps its sharding; `init own` has none.\n\
          # `fatflow check --print FILE` shows every value, `fatflow schema` every key.\n\n\
          name = {}\nfrom = \"{name}\"\n",
         toml_text(title)
@@ -55,6 +56,69 @@ pub fn run(name: &str, request: &Request) -> Result<String, Failure> {
         file.push_str(&format!("\n# Set with --set:\n{tables}"));
     }
     Ok(file)
+}
+
+/// The name that asks for a file that starts from no preset.
+pub const OWN: &str = "own";
+
+/// A file for a cluster of one's own, with the lines that most people change; what flags have set
+/// stands in its place.
+pub fn own(request: &Request) -> Result<String, Failure> {
+    let environment = Vec::new();
+    let request =
+        Request { scenario: None, environment, extent: Extent::Settings, ..request.clone() };
+    let mut text = preset::own().to_owned();
+    let mut set = Vec::new();
+    leaves("", &load(&request)?.set_by_flags(), &mut set);
+    for (key, value) in set {
+        text = with_key(&text, &key, &value)?;
+    }
+    Ok(text)
+}
+
+/// What is no table, with its dotted path.
+fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
+    let Value::Object(fields) = value else { return found.push((path.to_owned(), value.clone())) };
+    for (key, value) in fields {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        leaves(&path, value, found);
+    }
+}
+
+/// The text of a file with this value for a key: where the key stands, or else in its table.
+fn with_key(text: &str, key: &str, value: &Value) -> Result<String, Failure> {
+    let (home, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let written = toml::to_string(&json!({ name: value }));
+    let written = written.map_err(|error| Failure::Run(error.to_string()))?;
+    let is_line = written.trim_end().lines().count() == 1;
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let (mut table, mut place) = (String::new(), None);
+    for (at, line) in text.lines().enumerate().filter(|_| is_line) {
+        if let Some((name, _)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
+            table = name.to_owned();
+        }
+        let is_key = line.split_once('=').is_some_and(|(own, _)| own.trim() == name);
+        if table == home && is_key {
+            let remark = line.split_once(" #").map_or("", |(_, remark)| remark);
+            let gap = if remark.is_empty() { "" } else { " #" };
+            lines[at] = format!("{:<24}{gap}{remark}", written.trim_end()).trim_end().to_owned();
+            return Ok(lines.join("\n") + "\n");
+        }
+        if table == home && (line.starts_with('[') || line.starts_with("name =")) {
+            place = Some(at + 1);
+        }
+    }
+    match place {
+        Some(place) => lines.insert(place, written.trim_end().to_owned()),
+        None => {
+            let parents = home.split('.').filter(|word| !word.is_empty()).rev();
+            let whole = parents.fold(json!({ name: value }), |inner, word| json!({ word: inner }));
+            let whole = toml::to_string(&whole);
+            let whole = whole.map_err(|error| Failure::Run(error.to_string()))?;
+            lines.push(format!("\n{}", whole.trim_end()));
+        }
+    }
+    Ok(lines.join("\n") + "\n")
 }
 
 /// A published step of `validate` as a scenario file: its cluster and fabric by the rule of all
@@ -123,4 +187,46 @@ fn flags(loaded: &Loaded) -> (String, String) {
 /// A text in TOML's quotes, which are JSON's.
 fn toml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(set: &[&str]) -> String {
+        let set = set.iter().map(|text| (*text).to_owned()).collect();
+        own(&Request { set, ..Request::default() }).unwrap()
+    }
+
+    /// Loaded as a file, it has nothing of a preset, nothing unused and nothing unwise.
+    #[test]
+    fn a_file_of_ones_own_is_whole_and_has_what_flags_set() {
+        let set = [
+            "cluster.gpu=h200-sxm",
+            "cluster.gpus=512",
+            "network.routing.qps=4",
+            "library.channels=16",
+            "fabric.radix=128",
+            "seed=3",
+            "faults=[{on=\"NIC 0\", what={kind=\"link-down\"}}]",
+        ];
+        for set in [&set[..0], &set] {
+            let file = asked(set);
+            let text = Some(scenario::source::Source::new("own.toml", file.clone()));
+            let purpose = scenario::Purpose::Run(crate::Engine::Flow);
+            let scenario = Some("own.toml".to_owned());
+            let loaded =
+                load(&Request { scenario, text, purpose, ..Request::default() }).expect(&file);
+            assert!(loaded.warnings.is_empty(), "{file}");
+            assert_eq!(loaded.unused, [], "{file}");
+            assert_eq!(loaded.inherited(), None);
+            let job = loaded.job.unwrap();
+            assert_eq!(job.layout.gpus(), if set.is_empty() { 256 } else { 512 });
+            let gpu = if set.is_empty() { "h100-sxm" } else { "h200-sxm" };
+            assert_eq!(loaded.scenario.cluster.gpu, gpu);
+            assert_eq!(loaded.scenario.faults.len(), usize::from(!set.is_empty()));
+        }
+        let line = "gpu = \"h200-sxm\"         # fatflow presets --kind gpu";
+        assert!(asked(&set).contains(line), "{}", asked(&set));
+    }
 }

@@ -16,6 +16,7 @@ use serde::Serialize;
 pub mod beside;
 pub mod calibrate;
 pub mod cluster;
+pub mod counted;
 mod fit;
 pub mod follow;
 pub mod hand_over;
@@ -25,6 +26,7 @@ pub mod read_off;
 pub mod replay;
 pub mod series;
 mod steps;
+pub mod uplinks;
 
 use beside::SideBySide;
 use calibrate::Calibration;

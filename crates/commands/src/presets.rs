@@ -53,6 +53,13 @@ impl Kind {
         Self::new("fault", Contents::Words("faults.what")),
     ];
 
+    /// The kind of this name, in the singular or the plural; no preset has one.
+    pub fn named(name: &str) -> Option<Self> {
+        let is_it = |kind: &&Self| name == kind.name || name.strip_suffix("s") == Some(kind.name);
+        let kinds = Self::ALL.iter().find(is_it).copied();
+        kinds.or_else(|| (name == "switches").then(|| Self::named("switch")).flatten())
+    }
+
     /// Whole scenarios.
     pub const PRESETS: Self = Self::new("preset", Contents::Presets);
 
@@ -188,7 +195,14 @@ impl Answer for Presets {
         for Entry { name, title, description } in &self.entries {
             table.row([name, title, description].into_iter().take(columns.len()));
         }
-        Sheet::new().table(table)
+        let sheet = Sheet::new().table(table);
+        match self.kind == Kind::PRESETS.name {
+            true => sheet.text(
+                "`fatflow init own` writes a file for a cluster of your own, from no preset. \
+                 `fatflow presets models`, `gpus`, `nics`, `switches` list the catalogue.",
+            ),
+            false => sheet,
+        }
     }
 }
 
@@ -221,6 +235,14 @@ pub fn details(name: &str) -> Result<Details, Failure> {
 
 /// The problem of a preset that does not exist.
 pub(crate) fn unknown(name: &str) -> Problem {
+    if ["hardware", "catalogue", "catalog"].contains(&name) {
+        let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name).collect();
+        let problem = Problem::error(format!("there is no preset called `{name}`"));
+        return problem.with_help(format!(
+            "`fatflow presets --kind KIND` lists what the catalogue has: {}",
+            kinds.join(", ")
+        ));
+    }
     let problem = Problem::error(format!("there is no preset called `{name}`"));
     problem.with_help(match scenario::nearest::nearest(name, preset::names()) {
         Some(near) => format!("did you mean `{near}`?"),

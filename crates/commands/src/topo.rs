@@ -14,6 +14,7 @@ use scenario::Loaded;
 use scenario::export::{self, Detail};
 use serde::Serialize;
 
+use crate::about::oversubscription;
 use crate::failure::Failure;
 use crate::links;
 use crate::operations::{self, Operations};
@@ -216,17 +217,12 @@ fn tiers(tiers: &[TierSummary]) -> Table {
         ("box", Align::Left),
     ]);
     for tier in tiers.iter().rev() {
-        let built = tier.oversubscription_built;
-        let mut ratio = format!("{}:1", significant(tier.oversubscription));
-        if 0.01 < (built / tier.oversubscription - 1.0).abs() {
-            ratio = format!("{ratio} (built {}:1)", significant(built));
-        }
         table.row([
             tier.name.clone(),
             grouped(tier.switches),
             grouped(tier.links),
             bits_per_second(tier.rate_bps),
-            ratio,
+            oversubscription(tier),
             tier.model.clone(),
         ]);
     }

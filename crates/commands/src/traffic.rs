@@ -35,8 +35,8 @@ mod profile;
 pub use burst::{Burst, PassBurst};
 pub(crate) use ledger::Walk;
 pub use ledger::{Line, Primitive, TransferSize};
-pub(crate) use paths::Climbs;
 pub use paths::Entropy;
+pub(crate) use paths::{Climbs, hashed};
 pub use profile::Profile;
 
 /// Transfers above this are elephants: the comparative analysis counts from 100 MB.
@@ -404,6 +404,16 @@ fn calls(program: &Program, sizes: &[TransferSize]) -> Vec<CallRow> {
     }
     rows.sort_by(|a, b| b.bytes_per_gpu.total_cmp(&a.bytes_per_gpu));
     rows
+}
+
+/// Bytes that a GPU sends in a step by axis, inside servers and between them, on average over all
+/// GPUs.
+pub fn sent_by_axis(loaded: &Loaded) -> Result<BTreeMap<&'static str, f64>, Failure> {
+    let world = JobWorld::of(loaded)?;
+    let program = Program::new(world.job);
+    let gpus = program.job.layout.gpus() as f64;
+    let sent = |axis: Axis| (axis.word(), program.volumes(axis).sent as f64 / gpus);
+    Ok(Axis::ALL.into_iter().map(sent).collect())
 }
 
 /// What leaves its leaf and its zone under the usual placements and the scenario's own.

@@ -5,14 +5,15 @@
 use std::path::PathBuf;
 
 use commands::collective::{self, Options, Sizes, bench, table};
-use commands::files::profile;
+use commands::files::{Links, metrics, profile};
 use commands::observe::beside;
 use commands::observe::calibrate::{Calibration, Order, calibrate};
 use commands::observe::read_off::{ReadOff, apply};
 use commands::packets::Patience;
-use commands::run_job;
 use commands::seeds::Repeat;
 use commands::{Drawing, Engine, Failure};
+use commands::{run_job, run_traffic};
+use exports::openmetrics::Clock;
 use observe::{Observed, Summary};
 use packetsim::Watch;
 use scenario::{Loaded, Purpose, Request};
@@ -277,4 +278,69 @@ fn logs_and_counters_tell_too() {
     let found = calibrate(&idle, &order, &mut Watch::default()).expect("it is determined");
     std::fs::remove_file(path).expect("it was written");
     assert!(found.remarks[0].contains("do not count"), "{found:?}");
+}
+
+/// Oracle: the run that wrote them. Counters of a job's ports, of synthetic traffic on packets with
+/// its notifications, and of a benchmark's NICs stand beside what is predicted of them.
+#[test]
+fn counters_stand_beside_those_of_the_run() {
+    let beside = |text: &[u8], loaded: &Loaded, engine| {
+        let summary = Summary::of(&observe::read_bytes("ports.om", text));
+        let found = beside::compare(&summary, loaded, engine, &mut Watch::default());
+        found.expect("it can be predicted").counters
+    };
+    let engine = Engine::Flow;
+    let (patience, drawing) = (Patience::Usual, Drawing::Omitted);
+    let options = run_job::Options { engine, patience, drawing, ask_what_if: false, whole: false };
+    let job = load("small-16", &[], 1, Purpose::Run(engine));
+    let mut text = Vec::new();
+    run_job::run_and(&job, &options, Repeat::ONCE, &mut Watch::default(), |world, prediction| {
+        metrics::write(&Links::of_step(world, prediction), Clock::default(), &mut text)
+            .map_err(|error| Failure::Run(error.to_string()))
+    })
+    .expect("it runs");
+    let rows = beside(&text, &job, engine);
+    assert_eq!(rows.len(), 6, "{rows:?}");
+    assert!(rows.iter().all(|row| row.ports == Some([16, 16])), "{rows:?}");
+    assert!(rows.iter().all(|row| row.error.is_some_and(|off| off.abs() < 1e-6)), "{rows:?}");
+    // A larger batch takes longer for the same bytes.
+    let set = ["job.batch.sequences=512".to_owned()];
+    let other = load("small-16", &set, 1, Purpose::Run(engine));
+    assert!(
+        beside(&text, &other, engine).iter().all(|row| row.error.is_some_and(|off| off < -0.2))
+    );
+
+    let engine = Engine::Packet;
+    let set: Vec<String> =
+        ["bytes=256KiB", "hosts=17"].iter().map(|key| format!("traffic.{key}")).collect();
+    let incast = load("../../scenarios/bench/incast-32.toml", &set, 1, Purpose::Run(engine));
+    let options = run_traffic::Options { engine, ..run_traffic::Options::default() };
+    let (report, _, outcome) =
+        run_traffic::run(&incast, &options, &mut Watch::default()).expect("it runs");
+    let mut text = Vec::new();
+    metrics::write(&Links::of_run(incast.fabric(), &outcome), Clock::default(), &mut text)
+        .expect("it can be written");
+    let rows = beside(&text, &incast, engine);
+    assert!(0 < report.cnps && rows.iter().any(|row| row.counter.contains("cnp")), "{rows:?}");
+    assert!(rows.iter().all(|row| row.error.is_some_and(|off| off.abs() < 1e-3)), "{rows:?}");
+
+    let (engine, collective) = (Engine::Analytic, Collective::AllGather);
+    let loaded = load("small-128", &[], 3, Purpose::Collective(engine, collective));
+    let sizes = Sizes { min: Bytes::from_mib(64), max: Bytes::from_mib(4_096), factor: 4 };
+    let options = Options { engine, patience, collective, sizes, gpus: Some(32), iterations: 1 };
+    let report = collective::run(&loaded, &options, &mut Watch::default()).expect("it runs");
+    let clock = (bench::START_S, Span::from_ms(10));
+    let mut observed = Observed::default();
+    let counters = bench::counters(&loaded, &report, 0.0, clock).expect("it is short");
+    for text in [&table::nccl_tests(&loaded, &report, 0.0), &counters] {
+        let (watch, bytes) = (observe::Watch::default(), Box::new(text.as_bytes()));
+        observe::input::unpack("it", None, bytes, &watch, &mut observed);
+    }
+    let summary = Summary::of(&observed);
+    let found = beside::compare(&summary, &loaded, engine, &mut Watch::default());
+    let [row] = &found.expect("it can be predicted").counters[..] else { panic!("one") };
+    assert!(
+        row.error.is_some_and(|off| off.abs() < 0.03) && row.ports == Some([32, 32]),
+        "{row:?}"
+    );
 }

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use commands::collective::{self, Sizes};
 use commands::files::capture::{self, Packets, Wanted};
+use commands::observe::beside;
+use commands::observe::counted::ComparedCounter;
 use commands::packets::Patience;
 use commands::run_traffic::{self, Options, Report};
 use commands::{Engine, Failure};
@@ -138,6 +140,30 @@ fn a_capture_reads_back_to_the_runs_own_numbers() {
         assert_eq!(read.lost, report.drops, "{name}");
         assert_eq!(read.cnps, report.cnps, "{name}");
         assert_eq!(begun, report.pfc.pauses, "{name}");
+        let summary = commands::observe::run(&[path.clone()], &observe::Watch::default()).summary;
+        let beside = beside::compare(&summary, &loaded(set), Engine::Packet, &mut Watch::default());
+        let beside = beside.expect("it can be predicted");
+        // The run's own ways: what its links between leaves and the rest carried.
+        let uplinks = beside.uplinks.expect("there are flows");
+        assert!(uplinks.own_addresses && uplinks.unreachable == 0, "{name}: {uplinks:?}");
+        let again = loaded(set);
+        let fabric = again.fabric();
+        let options = Options { engine: Engine::Packet, ..Options::default() };
+        let (_, _, outcome) =
+            run_traffic::run(&again, &options, &mut Watch::default()).expect("it can be run");
+        for seen in &uplinks.busiest {
+            let mut links = fabric.links().ids();
+            let link = links.find(|link| fabric.link_name(*link) == seen.link).expect("it is one");
+            assert_eq!(u64::from(outcome.links[link].flows), seen.flows, "{name}: {seen:?}");
+        }
+        assert!(!uplinks.busiest.is_empty(), "{name}");
+        let rows = beside.counters;
+        assert!(2 <= rows.len(), "{name}");
+        let is_equal = |row: &ComparedCounter| {
+            row.measured == row.predicted
+                || row.counter == "payload bytes" && 0 < report.retransmits
+        };
+        assert!(rows.iter().all(is_equal), "{name}: {rows:?}");
         if report.retransmits == 0 {
             assert_eq!(read.bytes, report.bytes, "{name}");
         }

@@ -208,3 +208,57 @@ fn parts_have_their_own_transport_and_policy() {
     let ecmp = step(&[zones[0], "network.routing.policy=ecmp"]);
     assert!((hashed / ecmp - 1.0).abs() < 0.01 && alone < hashed, "{alone} {hashed} {ecmp}");
 }
+
+/// A fault is one event: not what every step of the day costs, and no reason to change paths.
+#[test]
+fn a_fault_is_told_as_one_event_with_what_would_lower_it() {
+    let hit = run(&[&fault("NIC 0", FOR_2S, DOWN)]);
+    let calm = run(&[]);
+    let (told, usual) = (&hit.verdict, &calm.verdict);
+    let cost = "Faults that come or go cost 4.292s, once: NIC 0 link-down from 5.000s to 7.000s.";
+    assert!(told.text.starts_with(cost), "{}", told.text);
+    assert!(told.text.contains("timer is over, 4.295s (network.nic.timeout)"), "{}", told.text);
+    assert!((told.fabric_s - usual.fabric_s).abs() < 1e-3, "{told:?} {usual:?}");
+    let share = told.fabric_usd_per_day / usual.fabric_usd_per_day;
+    assert!((share - 1.0).abs() < 0.01, "{share}");
+    let [timer, second, ..] = &told.levers[..] else { panic!("{:?}", told.levers) };
+    assert_eq!(timer.set, ["network.nic.timeout=4ms", "network.nic.retries=1000"]);
+    assert!(second.set.contains(&"cluster.aggregation=dual-tor".to_owned()), "{second:?}");
+    assert_eq!(told.levers[2..].len(), usual.levers.len());
+    for (lever, usual) in told.levers[2..].iter().zip(&usual.levers) {
+        let apart = lever.most_s - usual.most_s;
+        assert!(lever.name == usual.name && apart.abs() < 0.01, "{lever:?} {usual:?}");
+    }
+    let again = "fatflow run small-128 --set 'faults=[{";
+    assert!(timer.command.starts_with(again), "{}", timer.command);
+    // What is named lowers it.
+    let outage = fault("NIC 0", FOR_2S, DOWN);
+    let with = |lever: &commands::run_job::Lever| {
+        let own = lever.set.iter().map(String::as_str);
+        let set: Vec<&str> = std::iter::once(&*outage).chain(own).collect();
+        disturbed(&set).cost_s
+    };
+    let costs = [with(timer), with(second)];
+    assert!(costs[0] < 2.1 && costs[1] < 0.2, "{costs:?}");
+}
+
+/// One that costs nothing says when the link is used, and there it costs.
+#[test]
+fn a_fault_that_costs_nothing_says_when_it_would() {
+    let set = ["job.parallel={tp=8,pp=4,dp=4,sharding=\"zero1\"}", "job.batch.sequences=64"];
+    let at = |when: &str| {
+        let fault = fault("leaf 0 - spine 0", when, DOWN);
+        run(&[set[0], set[1], &fault])
+    };
+    let none = at("at=\"2s\",for=\"10ms\"");
+    let text = &none.verdict.text;
+    let words = "Faults that come or go cost nothing: leaf 0 - spine 0 (4 cables) link-down";
+    assert!(text.starts_with(words), "{text}");
+    assert!(text.contains("Nothing crosses leaf 0 - spine 0 (4 cables) then"), "{text}");
+    let whole = none.whole.unwrap().disturbed.unwrap();
+    let (from, until) = *whole.faults[0].used_s.last().unwrap();
+    assert!(2.01 < from && from < until, "{:?}", whole.faults);
+    let middle = (from + until) / 2.0;
+    let hit = at(&format!("at=\"{middle}s\",for=\"10ms\""));
+    assert!(0.5 < hit.whole.unwrap().disturbed.unwrap().cost_s, "at {middle}");
+}

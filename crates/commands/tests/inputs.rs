@@ -243,6 +243,7 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     (".high", &[], "the ends of a published range, for intervals"),
     (".title", &[], "words for people"),
     (".name", &[], "words for people"),
+    (".transports", &[], "what a card speaks decides a warning alone"),
     ("cluster.nodes", &[], "says the same as `cluster.gpus`, or is refused"),
     ("cluster.aggregation", &[Topology], "as many cables and switches either way"),
     ("cluster.ports_per_nic", &[Collective], "closed forms count a NIC's rate, not its ports"),

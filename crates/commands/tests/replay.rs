@@ -2,6 +2,8 @@
 
 use commands::Engine;
 use commands::collective::{self, Options, Sizes};
+use commands::files::chakra::{self, Ranks};
+use commands::observe::beside;
 use commands::observe::replay::{Replayed, replay};
 use commands::observe::{cluster, run};
 use commands::packets::Patience;
@@ -146,4 +148,32 @@ fn files_of_a_cluster_become_a_scenario() {
         assert_eq!(loaded.fabric().gpus(), gpus, "{made:?}");
     }
     std::fs::remove_dir_all(folder).expect("it is there");
+}
+
+/// Oracle: the bytes that the job's program counts, rank by rank. Groups are told by their ranks
+/// alone, with tensor, pipeline, data and expert parallelism.
+#[test]
+fn bytes_by_axis_are_those_of_the_job() {
+    for (preset, axes) in
+        [("mixtral-h100", ["dp", "ep", "tp"]), ("deepseek-v2", ["dp", "ep", "pp"])]
+    {
+        let folder = folder(&format!("axes-{preset}"));
+        let loaded = load(preset, Purpose::Run(Engine::Analytic));
+        chakra::write(&loaded, &folder, Ranks::Representatives).expect("it can be written");
+        let report = run(std::slice::from_ref(&folder), &observe::Watch::default());
+        std::fs::remove_dir_all(folder).expect("it is there");
+        let beside =
+            beside::compare(&report.summary, &loaded, Engine::Analytic, &mut Watch::default());
+        let rows = beside.expect("it can be predicted").by_axis;
+        let seen: Vec<&str> = rows.iter().filter_map(|row| row.axis).collect();
+        assert_eq!((seen, rows.len()), (axes.to_vec(), 3), "{preset}: {rows:?}");
+        for row in &rows {
+            let error = row.error.expect("it was seen");
+            assert!(error.abs() < 1e-6, "{preset}: {row:?}");
+        }
+        let total: f64 = report.summary.by_axis.iter().map(|load| load.bytes_per_rank).sum();
+        let by_kind: f64 =
+            report.summary.load.expect("sizes are known").bytes_per_rank.values().sum();
+        assert!((total / by_kind - 1.0).abs() < 1e-9, "{preset}: {total} of {by_kind}");
+    }
 }

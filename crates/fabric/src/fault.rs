@@ -30,7 +30,8 @@ pub struct FaultConfig {
     /// How long it lasts, instead of `until`.
     #[serde(default, rename = "for")]
     pub lasting: Option<Span>,
-    /// What is hit, by name: `"leaf 3 - spine 5"`, `"spine 5"`, `"NIC 17"`; `*` stands for any.
+    /// What is hit, by name: `"leaf 3 - spine 5"` is all cables between the two, `"leaf 3 - spine 5
+    /// (2)"` one of them, `"spine 5"`, `"NIC 17"`; `*` stands for any.
     pub on: String,
     /// What happens to it.
     pub what: FaultKind,
@@ -219,6 +220,16 @@ impl Fault {
                 | FaultKind::GpuDown
                 | FaultKind::ServerDown
         )
+    }
+
+    /// What is hit as it was named, and how many cables that are where a name means several.
+    pub fn title(&self) -> String {
+        match self.links.len() / 2 {
+            cables if 1 < cables && self.nodes.is_empty() => {
+                format!("{} ({cables} cables)", self.name)
+            }
+            _ => self.name.clone(),
+        }
     }
 
     /// Since when it shows, if it does at this instant.
@@ -532,6 +543,39 @@ mod tests {
         assert_eq!(faults.next_change(ms(0)), Some(ms(5)));
         assert_eq!(faults.next_change(ms(5)), Some(ms(15)));
         assert_eq!(faults.next_change(ms(15)), None);
+    }
+
+    /// One cable of a bundle has a number, which names of links print and names of faults take.
+    #[test]
+    fn one_cable_of_several_is_named_by_its_number() {
+        let config = FabricConfig {
+            topology: TopologyKind::Clos,
+            tiers: Some(2),
+            uplinks: vec![4],
+            spines: Some(2),
+            ..Default::default()
+        };
+        let cluster = ClusterConfig { gpus: Some(32), ..Default::default() };
+        let fabric = build(&cluster, &config, &Catalogue::default()).unwrap();
+        let named = |on: &str| {
+            let config = fault(on, FaultKind::LinkDown, Span::ZERO, None);
+            Faults::new(&fabric, &[config], "faults").map(|faults| faults.all()[0].clone())
+        };
+        let bundle = named("leaf 0 - spine 0").unwrap();
+        assert_eq!(bundle.links.len(), 4);
+        assert_eq!(bundle.title(), "leaf 0 - spine 0 (2 cables)");
+        let names = [1, 2].map(|number| format!("leaf 0 - spine 0 ({number})"));
+        let [first, second] = names.map(|name| named(&name).unwrap());
+        assert_eq!(second.title(), second.name);
+        let both = [first.links.clone(), second.links.clone()].concat();
+        assert_eq!(both, bundle.links);
+        let [up, down] = second.links[..] else { panic!("a cable has two links") };
+        assert_eq!(fabric.link_name(up), "leaf 0 → spine 0 (2)");
+        assert_eq!(fabric.link_name(down), "spine 0 → leaf 0 (2)");
+        assert_eq!(named(&fabric.link_name(down)).unwrap().links, second.links);
+        let told = named("leaf 0 - spine 0 (3)").unwrap_err()[0].to_string();
+        let there = "no cable is `leaf 0 - spine 0 (3)`: there are 2 (try leaf 0 → spine 0 (2))";
+        assert_eq!(told, format!("faults.0.on: {there}"));
     }
 
     /// Property: between two changes nothing changes.

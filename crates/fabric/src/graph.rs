@@ -556,10 +556,23 @@ impl Fabric {
         }
     }
 
-    /// What people call the link: "leaf 3 → spine 5".
+    /// What people call the link: "leaf 3 → spine 5"; one of several between the same two ends has
+    /// its number, counted from 1: "leaf 3 → spine 5 (2)".
     pub fn link_name(&self, link: LinkId) -> String {
         let Link { from, to, .. } = self.links[link];
-        format!("{} → {}", self.name(from), self.name(to))
+        let ends = format!("{} → {}", self.name(from), self.name(to));
+        match self.number_of(link) {
+            (_, 1) => ends,
+            (number, _) => format!("{ends} ({number})"),
+        }
+    }
+
+    /// Which of the links from its one end to its other a link is, counted from 1, and how many
+    /// there are. Both directions of a cable have the same number.
+    pub fn number_of(&self, link: LinkId) -> (usize, usize) {
+        let Link { from, to, .. } = self.links[link];
+        let alike = || self.ports(from).iter().filter(|port| self.links[**port].to == to);
+        (alike().filter(|port| **port <= link).count(), alike().count())
     }
 }
 

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Ranged, Ranges};
+use units::{Ranged, Ranges, Rate};
+
+use crate::transport::Transport;
 
 /// How far to trust a figure.
 #[derive(
@@ -307,6 +309,9 @@ pub struct Nic {
     pub receive_latency_ns: Figure,
     /// What it does with packets that arrive out of order.
     pub reorder: Reorder,
+    /// The transports for RDMA that it speaks. Left out, any.
+    #[serde(default)]
+    pub transports: Vec<Transport>,
     /// Contexts of queue pairs that it holds in its own memory. Left out, a ConnectX's.
     #[serde(default)]
     pub qp_contexts: Option<Figure>,
@@ -318,6 +323,18 @@ pub struct Nic {
     pub power_w: Figure,
     /// Price in US dollars.
     pub price_usd: Figure,
+}
+
+impl Nic {
+    /// Whether it speaks a transport, as far as that is said. Any card takes the kernel's TCP.
+    pub fn speaks(&self, transport: Transport) -> bool {
+        let wanted = match transport {
+            Transport::Tcp => return true,
+            Transport::Rocev1 | Transport::ScheduledEthernet => Transport::Rocev2,
+            own => own,
+        };
+        self.transports.is_empty() || self.transports.contains(&wanted)
+    }
 }
 
 impl Ranged for Nic {
@@ -396,6 +413,22 @@ impl Ranged for Card {
         check.within("ports", self.ports, [1, 65_536]);
         let costs = [("power_w", Some(&self.power_w)), ("price_usd", Some(&self.price_usd))];
         figures(check, COSTS, costs);
+    }
+}
+
+/// A port can be broken out into at most so many (2 × 400G or 4 × 200G of one 800G).
+const BREAKOUT: u64 = 4;
+
+/// How many ports of this rate a box has that has so many of that rate.
+pub(crate) fn broken_out(ports: u64, port_bps: u64, rate: Rate) -> u64 {
+    ports * (port_bps / rate.as_bps().max(1)).min(BREAKOUT)
+}
+
+impl Switch {
+    /// How many ports of this rate it has.
+    pub fn ports_at(&self, rate: Rate) -> u64 {
+        let port = Rate::from_bps_f64(self.port_gbps.value * 1e9);
+        broken_out(u64::from(self.ports), port.as_bps(), rate)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Nodes and links by the names that people give them.
 //!
 //! A switch or NIC is named as [`Fabric::name`] prints it ("leaf 3", "zone 2 CTSW 5", "NIC 17", or
-//! its imported name); a link by its two ends with a dash or arrow between them ("leaf 3 - spine
-//! 5"), or as one of a NIC's ("NIC 17 port 1"). "server 3" is its GPUs and NICs. A star stands for
-//! any number ("spine *"). Case and repeated blanks do not matter.
+//! its imported name); links by their two ends with a dash or arrow between them ("leaf 3 - spine
+//! 5"): all cables between the two, or one of them by its number ("leaf 3 - spine 5 (2)", as
+//! [`Fabric::link_name`] prints it); one of a NIC's as "NIC 17 port 1". "server 3" is its GPUs and
+//! NICs. A star stands for any number ("spine *"). Case and repeated blanks do not matter.
 
 use units::Id;
 
@@ -103,13 +104,23 @@ pub fn links(fabric: &Fabric, name: &str) -> Result<Vec<LinkId>, UnknownName> {
         return Ok(links);
     }
     let Some((from, to)) = split(name) else { return Err(whole.expect_err("it was just tried")) };
+    let (to, number) = numbered(to);
     let (from, mut to) = (nodes(fabric, from)?, nodes(fabric, to)?);
     to.sort_unstable();
     let ports = from.iter().flat_map(|node| fabric.ports(*node));
-    let between = ports.filter(|link| to.binary_search(&fabric.links()[**link].to).is_ok());
-    let mut links: Vec<LinkId> = between.flat_map(|link| [*link, fabric.reverse(*link)]).collect();
+    let between: Vec<LinkId> = ports
+        .filter(|link| to.binary_search(&fabric.links()[**link].to).is_ok())
+        .copied()
+        .collect();
+    let is_it = |link: &&LinkId| number.is_none_or(|it| it == fabric.number_of(**link).0);
+    let wanted = between.iter().filter(is_it);
+    let mut links: Vec<LinkId> = wanted.flat_map(|link| [*link, fabric.reverse(*link)]).collect();
     links.sort_unstable();
     links.dedup();
+    if let (true, Some(last)) = (links.is_empty(), between.last()) {
+        let reason = format!("no cable is `{name}`: there are {}", fabric.number_of(*last).1);
+        return Err(UnknownName { reason, suggestion: fabric.link_name(*last) });
+    }
     if links.is_empty() {
         let there = from.first().and_then(|node| fabric.ports(*node).first());
         let suggestion = there.map(|link| fabric.link_name(*link)).unwrap_or_default();
@@ -120,6 +131,15 @@ pub fn links(fabric: &Fabric, name: &str) -> Result<Vec<LinkId>, UnknownName> {
 
 fn split(name: &str) -> Option<(&str, &str)> {
     [" - ", " – ", " -> ", " → ", " <-> "].iter().find_map(|dash| name.split_once(dash))
+}
+
+/// A name without the number of a cable behind it, and the number: "spine 5 (2)".
+fn numbered(name: &str) -> (&str, Option<usize>) {
+    let inner = name.trim_end().strip_suffix(')').and_then(|name| name.rsplit_once(" ("));
+    match inner.and_then(|(name, number)| Some((name, number.parse().ok()?))) {
+        Some((name, number)) => (name, Some(number)),
+        None => (name, None),
+    }
 }
 
 fn words(name: &str) -> Vec<String> {

@@ -495,7 +495,7 @@ fn page_set(input: &[u8]) -> String {
     let input = text(input);
     let (key, rest) = input.split_once('\n').unwrap_or(("network.routing.qps", &input));
     let (value, rest) = rest.split_once('\n').unwrap_or(("16", rest));
-    said(serve::http::set_value(rest, key, value))
+    said(serve::http::leave_out(rest, key).and_then(|_| serve::http::set_value(rest, key, value)))
 }
 
 fn host_seeds() -> Vec<Vec<u8>> {

@@ -178,6 +178,19 @@ pub enum Sharding {
 }
 
 impl Sharding {
+    /// The word that files use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Zero1 => "zero1",
+            Self::Zero2 => "zero2",
+            Self::Zero3 => "zero3",
+            Self::Fsdp => "fsdp",
+            Self::FsdpNoReshard => "fsdp-no-reshard",
+            Self::Hybrid => "hybrid",
+        }
+    }
+
     /// Whether ranks keep only a share of the weights between uses.
     pub fn shards_weights(self) -> bool {
         matches!(self, Self::Zero3 | Self::Fsdp | Self::Hybrid)

@@ -109,6 +109,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
     let stage_layers = stages(&mut check, config, &model);
     let microbatches = batch(&mut check, config, &layout);
     schedule(&mut check, config, microbatches);
+    sharding(&mut check, config, microbatches);
     if !check.errors.is_empty() {
         return Err(check.errors);
     }
@@ -273,6 +274,20 @@ fn layout(check: &mut Check, config: &JobConfig, site: &Site) -> Layout {
     }
     let etp = config.parallel.etp.unwrap_or(tp);
     Layout { tp, cp, pp, vpp, dp, ep, etp, shard, order }
+}
+
+/// A stage of a pipeline has several microbatches under way, and weights that are freed after each
+/// use come over the network for all of them.
+fn sharding(check: &mut Check, config: &JobConfig, microbatches: u64) {
+    let ParallelConfig { pp, sharding, .. } = config.parallel;
+    let is_freed = matches!(sharding, Sharding::Zero3 | Sharding::Fsdp);
+    if is_freed && 1 < pp && 1 < microbatches {
+        let message = format!(
+            "with a pipeline weights are gathered again for each of {microbatches} microbatches; \
+             fsdp-no-reshard, which gathers them once a step, or zero1 would"
+        );
+        check.unwise("parallel.sharding", message);
+    }
 }
 
 /// What is cut by tp and cp.

@@ -33,6 +33,8 @@ pub struct Observed {
     pub queue_pairs: Vec<QueuePair>,
     /// Collectives, counted.
     pub collectives: Collectives,
+    /// What ranks sent in which group, where files say groups.
+    pub in_groups: Vec<InGroup>,
     /// When ranks entered and left the same collective.
     pub arrivals: Arrivals,
     /// Packets, counted.
@@ -695,6 +697,32 @@ impl Collectives {
             stats.times.add(us);
         }
         stats
+    }
+}
+
+/// What one rank sent in one group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InGroup {
+    /// The number of the file, and of the rank among those that it holds.
+    pub whose: (usize, usize),
+    /// What the file calls the group, with what it says of its purpose.
+    pub name: String,
+    /// How many ranks it has; 0 where nobody says.
+    pub size: u32,
+    /// Their numbers in the job, where known.
+    pub members: Vec<u32>,
+    /// How often each collective was called, and its bytes as nccl-tests counts them.
+    pub sent: BTreeMap<Kind, (u64, u64)>,
+    /// Whether bytes are those that the rank puts in instead, as Chakra counts them.
+    pub puts_in: bool,
+}
+
+impl InGroup {
+    /// Adds calls of a size.
+    pub fn add(&mut self, kind: Kind, calls: u64, bytes: u64) {
+        let sent = self.sent.entry(kind).or_default();
+        sent.0 += calls;
+        sent.1 = sent.1.saturating_add(bytes.saturating_mul(calls));
     }
 }
 

@@ -1,9 +1,11 @@
 //! What was observed, summed up: the answer of `fatflow observe` as programs see it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use serde::Serialize;
 
+pub use axes::{AxisLoad, by_axis};
 pub use load::Load;
 pub use stragglers::Straggler;
 pub(crate) use stragglers::list as straggler_list;
@@ -11,10 +13,11 @@ pub(crate) use stragglers::list as straggler_list;
 use crate::capture::Wire;
 use crate::counter::{CounterRow, PortRates};
 use crate::observed::{
-    Benchmark, FabricFile, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run,
-    Source, Step, Times, Trace,
+    Benchmark, FabricFile, Finding, Host, InGroup, Kind, Neighbour, NetLines, Observed, Packets,
+    QueuePair, Run, Source, Step, Times, Trace,
 };
 
+mod axes;
 mod load;
 mod stragglers;
 
@@ -44,6 +47,12 @@ pub struct Summary {
     /// What they put on the network, by kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
+    /// The same by axis: what ranks sent in groups that files name, the most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_axis: Vec<AxisLoad>,
+    /// The same by rank and group.
+    #[serde(skip)]
+    pub in_groups: Vec<InGroup>,
     /// What the library chose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
@@ -70,6 +79,9 @@ pub struct Summary {
     pub stragglers: Vec<Straggler>,
     /// Packets, counted.
     pub packets: Packets,
+    /// Who sends to whom, by the 5-tuples of captures.
+    #[serde(skip)]
+    pub tuples: Vec<Tuple>,
     /// Packets in detail, where there are captures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<Wire>,
@@ -87,6 +99,30 @@ pub struct Summary {
     pub port_rates: Vec<PortRates>,
     /// What looks wrong, the worst first.
     pub findings: Vec<Finding>,
+}
+
+/// What one sends to a queue pair of another, as switches see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuple {
+    /// The sender.
+    pub from: IpAddr,
+    /// The receiver.
+    pub to: IpAddr,
+    /// The UDP source port.
+    pub source_port: u16,
+    /// The receiver's queue pair.
+    pub queue_pair: u32,
+    /// Payload.
+    pub bytes: u64,
+}
+
+fn tuples(observed: &Observed) -> Vec<Tuple> {
+    let tuple = |pair: &QueuePair| {
+        let (from, to) = (pair.peer.parse().ok()?, pair.host.parse().ok()?);
+        let (source_port, queue_pair, bytes) = (pair.source_port?, pair.number, pair.bytes);
+        (0 < bytes).then_some(Tuple { from, to, source_port, queue_pair, bytes })
+    };
+    observed.queue_pairs.iter().filter_map(tuple).collect()
 }
 
 /// What the cluster is made of.
@@ -270,14 +306,17 @@ impl Summary {
     pub fn of(observed: &Observed) -> Self {
         let cluster = cluster(observed);
         let collectives = collectives(observed);
+        let in_groups = axes::whole_groups(observed);
         Self {
             sources: observed.sources.clone(),
             communicators: observed.communicators.iter().map(communicator).collect(),
             initialised: initialised(observed),
             queue_pairs: queue_pairs(observed),
             mtu_bytes: mtu_bytes(observed),
-            load: load::of(&collectives),
+            load: load::of(&collectives, &in_groups),
+            by_axis: by_axis(&in_groups, axes::told_by_name),
             collectives,
+            in_groups,
             choices: choices(observed),
             benchmarks: observed.benchmarks.clone(),
             flows: flows(observed),
@@ -287,6 +326,7 @@ impl Summary {
             traces: observed.traces.clone(),
             stragglers: stragglers::list(&observed.arrivals).0,
             packets: observed.packets.clone(),
+            tuples: tuples(observed),
             capture: (observed.wire != Wire::default()).then(|| observed.wire.clone()),
             neighbours: observed.neighbours.clone(),
             fabrics: observed.fabrics.clone(),

@@ -123,6 +123,9 @@ fn chakra_nodes_of_the_cpu_do_not_count_twice() {
     let (key, stats) = observed.collectives.0.first_key_value().expect("one");
     assert_eq!((key.kind, key.bytes, stats.count), (Kind::AllToAll, 100, 1));
     assert_eq!(observed.sources[0].read, 2);
+    // One trace does not say how many ranks there are: there may be many.
+    let load = Summary::of(&read_bytes("it.0.et", &file)).load.expect("it has a size");
+    assert!((load.bytes_per_rank["all_to_all"] - 100.0).abs() < 1e-6, "{load:?}");
 }
 
 #[test]
@@ -293,4 +296,76 @@ fn benchmarks_of_many_gpus_in_a_process_are_counted() {
         let rows = Summary::of(&read(&text)).collectives;
         assert_eq!((rows[0].kind, rows[0].ranks), (Kind::AllReduce, Some(16)), "{text}");
     }
+}
+
+/// Oracle: by hand. Four GPUs of one server, two tensor-parallel groups of neighbours and two
+/// data-parallel groups of every other rank: a log, a Kineto trace and a flight recorder tell which
+/// ranks they have.
+#[test]
+fn groups_are_known_by_their_ranks() {
+    use std::fmt::Write;
+
+    let mut log = String::new();
+    for rank in 0..4 {
+        let (pair, place, other) = (rank / 2, rank % 2, rank / 2);
+        let mut line = |text: &str| {
+            let process = 100 + rank;
+            let _ = writeln!(log, "n0:{process}:{process} [{rank}] NCCL INFO {text}");
+        };
+        for (at, id, rank, size) in
+            [("0xa", 1, rank, 4), ("0xb", 10 + pair, place, 2), ("0xc", 20 + place, other, 2)]
+        {
+            line(&format!(
+                "ncclCommInitRank comm {at} rank {rank} nranks {size} cudaDev {rank} busId 1b000 \
+                 commId 0x{id} - Init COMPLETE"
+            ));
+        }
+        for (at, count) in [("0xb", 1000), ("0xb", 1000), ("0xc", 500)] {
+            line(&format!(
+                "AllReduce: opCount 1 sendbuff 0x1 recvbuff 0x2 count {count} datatype 7 op 0 root \
+                 0 comm {at} [nranks=2] stream 0x3"
+            ));
+        }
+    }
+    let summary = Summary::of(&observe::read_bytes("nccl.log", log.as_bytes()));
+    let rows = |summary: &Summary| -> Vec<_> {
+        let loads = summary.by_axis.iter();
+        loads.map(|load| (load.axis, load.shape(), load.bytes_per_rank)).collect()
+    };
+    let shapes = ["2 ranks next to each other", "2 ranks, 2 apart"].map(str::to_owned);
+    let [near, far] = shapes;
+    let want =
+        |near_is, far_is| vec![(near_is, near.clone(), 8000.0), (far_is, far.clone(), 2000.0)];
+    assert_eq!(rows(&summary), want(None, None));
+
+    let event = |group: &str, ranks: &str, purpose: &str, elements: u32| {
+        format!(
+            r#"{{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": 1, "dur": 5,
+            "args": {{"Collective name": "allreduce", "In msg nelems": {elements}, "Out msg nelems":
+            {elements}, "dtype": "Float", "Group size": 2, "Process Group Name": "{group}",
+            "Process Group Description": "{purpose}", "Process Group Ranks": "{ranks}"}}}}"#
+        )
+    };
+    let tensor = event("7", "[2, 3]", "TENSOR_MODEL_PARALLEL_GROUP", 2000);
+    let data = event("9", "[0, 2]", "undefined", 500);
+    let trace = format!(r#"{{"traceEvents": [{tensor}, {data}], "schemaVersion": 1}}"#);
+    let summary = Summary::of(&observe::read_bytes("rank2.json", trace.as_bytes()));
+    assert_eq!(rows(&summary), want(Some("tp"), None));
+
+    let entry = |group: &str, elements: u32| {
+        format!(
+            r#"{{"profiling_name": "nccl:all_reduce", "process_group": ["{group}", "x"],
+            "input_sizes": [[{elements}]], "input_dtypes": ["Float"], "output_sizes":
+            [[{elements}]], "output_dtypes": ["Float"], "state": "completed", "seq_id": 1}}"#
+        )
+    };
+    let dump = format!(
+        r#"{{"version": "2.5", "pg_config": {{"1": {{"name": "1", "desc": "mesh_tp", "ranks":
+        "[2, 3]"}}, "12": {{"name": "12", "desc": "mesh_dp", "ranks": "[0, 2]"}}}}, "entries":
+        [{}, {}]}}"#,
+        entry("1", 2000),
+        entry("12", 500)
+    );
+    let summary = Summary::of(&observe::read_bytes("dump_2", dump.as_bytes()));
+    assert_eq!(rows(&summary), want(Some("tp"), Some("dp")));
 }

@@ -108,7 +108,8 @@ pub struct NicConfig {
     pub reorder: Reorder,
     /// With direct placement, a packet that is this many packets late is taken for lost.
     pub reorder_window: u32,
-    /// Retransmission timeout; never less than two idle round trips of a queue pair.
+    /// Retransmission timeout: what was lost when a link died is sent again after it. NCCL's
+    /// `NCCL_IB_TIMEOUT` n is 4.096 us · 2ⁿ. Never less than two idle round trips of a queue pair.
     pub timeout: Span,
     /// Timeouts without progress after which a queue pair gives up.
     pub retries: u32,

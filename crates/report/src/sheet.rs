@@ -159,7 +159,7 @@ impl Sheet {
         }
         let at = self.parts.iter().position(|part| !matches!(part, Part::Heading(_)));
         for (input, keys) in reasons.into_iter().rev() {
-            let (keys, Unused { why, used_by, .. }) = (keys.join(", "), input);
+            let (keys, Unused { why, used_by, .. }) = (by_table(&keys), input);
             let note = format!("not used: {keys} ({why}; used by {used_by})");
             self.parts.insert(at.unwrap_or(self.parts.len()), Part::Note(note));
         }
@@ -255,6 +255,24 @@ pub(crate) fn wrap(paragraph: &str, width: usize) -> String {
     text
 }
 
+/// Keys in a line; many of one table as its name and their number (JSON has each).
+fn by_table(keys: &[&str]) -> String {
+    const MANY: usize = 6;
+    let table = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
+    let mut words: Vec<String> = Vec::new();
+    for key in keys {
+        let count = keys.iter().filter(|other| table(other) == table(key)).count();
+        let word = match count {
+            MANY.. => format!("{}.* ({count} keys)", table(key)),
+            _ => (*key).to_owned(),
+        };
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,6 +295,13 @@ mod tests {
         let lines = "! not used: a, c (no queues; used by packets)\n\n\
                      ! not used: b (no time; used by packets)";
         assert_eq!(sheet.render(80), format!("\u{1b}[1mtitle\u{1b}[0m\n\n{lines}\n\nwords\n"));
+    }
+
+    #[test]
+    fn many_unused_inputs_of_one_table_are_one_word() {
+        let keys = ["job.a", "job.b", "seed", "job.c", "job.d", "job.e", "job.f"];
+        assert_eq!(super::by_table(&keys), "job.* (6 keys), seed");
+        assert_eq!(super::by_table(&keys[..4]), "job.a, job.b, seed, job.c");
     }
 
     #[test]

@@ -388,8 +388,14 @@ impl Walk<'_> {
             1 => "key",
             _ => "keys",
         };
-        let keys = listed(absent.into_iter());
+        let keys = listed(absent.iter().copied());
         let fault = Fault::new(format!("`{path}` needs the {word} {keys}"), "incomplete");
+        let kind = |key: &&str| {
+            let shapes = self.schema.shapes(fields.known.get(key)?);
+            Some(format!("`{key}` is {}", expected(&shapes)))
+        };
+        let kinds: Vec<String> = absent.iter().filter_map(kind).collect();
+        let fault = if kinds.is_empty() { fault } else { fault.with_help(kinds.join(", ")) };
         self.refuse(fault, origin, path);
     }
 }

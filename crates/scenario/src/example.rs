@@ -23,12 +23,15 @@ const EXAMPLES: [(&str, &str); 5] = [
     ("targets", "[targets]\nmfu = 0.4\nstep = \"5s\"\n"),
 ];
 
-/// The same of lists on one line, for errors.
-const LINES: [(&str, &str); 2] = [
+/// The same on one line, of lists and of tables whose first key is not the one people want, for
+/// errors.
+const LINES: [(&str, &str); 4] = [
     (
         "faults",
         "faults = [{ on = \"leaf 0 - spine 1\", what = { kind = \"link-down\" }, at = \"10ms\" }]",
     ),
+    ("fabric.leaf", "fabric.leaf.switch = \"spectrum-4\""),
+    ("fabric.spine", "fabric.spine.switch = \"spectrum-4\""),
     ("jobs", "jobs = [{ model = \"llama3-8b\", nodes = [0, 1], parallel = { tp = 8, dp = 2 } }]"),
 ];
 

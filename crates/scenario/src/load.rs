@@ -119,6 +119,25 @@ pub struct Loaded {
     sources: Sources,
 }
 
+/// What makes a cluster, a fabric's boxes or a job somebody's own.
+const SIZES: [&str; 15] = [
+    "cluster.gpu",
+    "cluster.gpus",
+    "cluster.nodes",
+    "cluster.nic",
+    "fabric.topology",
+    "fabric.leaf.switch",
+    "fabric.spine.switch",
+    "job.model",
+    "job.gpus",
+    "job.parallel.tp",
+    "job.parallel.cp",
+    "job.parallel.pp",
+    "job.parallel.vpp",
+    "job.parallel.dp",
+    "job.parallel.ep",
+];
+
 /// One resolved value, for people.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Resolved {
@@ -839,6 +858,26 @@ impl Loaded {
     /// Whether somebody has set a key, rather than left it at its default.
     pub fn is_given(&self, key: &str) -> bool {
         self.origin(key).layer != Layer::Default
+    }
+
+    /// What a file has left to the preset that it starts from although it says itself what
+    /// cluster, model or layout there is: the preset chose these keys of `[job.parallel]` and
+    /// `[fabric]` for its own. As in "small-128: sharding fsdp, radix 32".
+    pub fn inherited(&self) -> Option<String> {
+        if !SIZES.iter().any(|key| self.origin(key).layer == Layer::File) {
+            return None;
+        }
+        let kept = |one: &Resolved| {
+            let key = one.key.strip_prefix("job.parallel.");
+            let key = key.or_else(|| one.key.strip_prefix("fabric.")).filter(|_| {
+                !SIZES.contains(&one.key.as_str()) && self.origin(&one.key).layer == Layer::Preset
+            })?;
+            Some((one.origin.clone(), format!("{key} {}", one.value.replace('"', ""))))
+        };
+        let (origins, keys): (Vec<String>, Vec<String>) =
+            self.resolved().iter().filter_map(kept).unzip();
+        let preset = origins.first()?.trim_start_matches("preset ").split(':').next()?;
+        Some(format!("{preset}: {}", keys.join(", ")))
     }
 
     /// What flags have set, and nothing else.

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use fabric::fault::Faults;
 use fabric::graph::{NetworkKind, Tier};
+use fabric::hardware::{Buffering, Switch};
+use fabric::summary;
 use fabric::topology::circuits::Setting;
-use fabric::topology::{self, ConfigError, FabricConfig, TopologyKind};
+use fabric::topology::{self, ConfigError, FabricConfig, GENERIC_SWITCH, TopologyKind};
 use fabric::transport::Transport;
 use fabric::{Fabric, LinkId, NodeKind};
 use job::memory::Overfull;
@@ -19,7 +21,7 @@ use job::{Job, JobConfig, Site};
 use step::jitter::Straggler;
 use traffic::nccl::Usage;
 use traffic::pattern::{self, Load};
-use units::{Bytes, OutOfRange, Ranges};
+use units::{Bytes, OutOfRange, Ranges, Rate};
 
 use crate::fabrics::Fabrics;
 use crate::file::ScenarioFile;
@@ -94,6 +96,8 @@ impl Meaning {
                         meaning.check_schedule(scenario);
                         meaning.check_lanes(scenario);
                         meaning.warn_of_deadlock(&fabric, scenario);
+                        meaning.warn_of_idle_ports(&fabric, scenario);
+                        meaning.warn_of_misfits(&fabric, scenario);
                         meaning.fabric = Some(fabric);
                     }
                     Err(errors) => meaning.findings.extend(errors.into_iter().map(of_fabric)),
@@ -252,6 +256,60 @@ impl Meaning {
                  says if it happens"
             );
             self.warnings.push(finding(&["fabric.topology", keeps], message, None));
+        }
+    }
+
+    /// A box that somebody named costs the same with ports that stay empty.
+    fn warn_of_idle_ports(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
+        let config = &scenario.fabric;
+        let Some(radix) = config.radix.filter(|_| config.parts.is_empty()) else { return };
+        let tiers = summary::back_end_tiers(fabric);
+        let named = [&config.leaf, &config.spine, &config.core].map(|tier| tier.switch.is_some());
+        for (tier, _) in tiers.iter().zip(named).filter(|(_, is_named)| *is_named) {
+            let listed = scenario.catalogue.switch.get(&tier.model);
+            let rate = Rate::from_bps_f64(tier.rate_bps);
+            let ports = listed.map_or(0, |listed| listed.ports_at(rate));
+            if u64::from(radix) < ports {
+                let message = format!(
+                    "`fabric.radix` is {radix}, but a `{}` has {ports} ports of {rate}: the others \
+                     stay empty",
+                    tier.model
+                );
+                let help = Some("leave `radix` out to use all of them");
+                return self.warnings.push(finding(&["fabric.radix"], message, help));
+            }
+        }
+    }
+
+    /// InfiniBand's boxes grant credits and no others do, and a card speaks what its maker says.
+    fn warn_of_misfits(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
+        let ScenarioFile { network, catalogue, cluster, .. } = scenario;
+        let spoken =
+            |tier: &Tier| *network.transport_of_tier.get(&tier.name).unwrap_or(&network.transport);
+        let tiers = back_end_tiers(fabric, &scenario.fabric);
+        for (key, tier, _) in &tiers {
+            let model = &tier.model;
+            let listed = catalogue.switch.get(model).filter(|_| model != GENERIC_SWITCH);
+            let is_wanted = spoken(tier) == Transport::Infiniband;
+            let is_infiniband = |switch: &Switch| switch.buffering == Buffering::Credits;
+            if listed.is_some_and(|switch| is_infiniband(switch) != is_wanted) {
+                let kind = if is_wanted { "Ethernet" } else { "InfiniBand" };
+                let name = spoken(tier).name();
+                let message = format!("`{model}` is an {kind} switch, the transport is {name}");
+                let key = key.replace(".reduces", ".switch");
+                self.warnings.push(finding(&[&key, "network.transport"], message, None));
+            }
+        }
+        let Some(nic) = catalogue.nic.get(&cluster.nic) else { return };
+        let transport = tiers.first().map_or(network.transport, |(_, tier, _)| spoken(tier));
+        if !nic.speaks(transport) {
+            let others = catalogue.nic.iter().filter(|(_, other)| other.speaks(transport));
+            let others: Vec<String> = others.map(|(name, _)| format!("`{name}`")).collect();
+            let (nic, name) = (&cluster.nic, transport.name());
+            let message = format!("the catalogue does not say that `{nic}` speaks {name}");
+            let help = (!others.is_empty()).then(|| format!("it says so of {}", others.join(", ")));
+            let keys = ["cluster.nic", "network.transport"];
+            self.warnings.push(finding(&keys, message, help.as_deref()));
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Every `data/FOLDER/NAME.toml` of this crate is part of the binary: adding a preset is adding a
 //! file. The folders are `presets` (whole scenarios), `hardware` (parts of the catalogue),
-//! `networks` (to be put under a job) and `claims` (scenarios that test what the documents say,
-//! which are called `claims/NAME`).
+//! `networks` (to be put under a job), `own` (a file to fill in) and `claims` (scenarios that test
+//! what the documents say, which are called `claims/NAME`).
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -42,6 +42,11 @@ pub fn told() -> impl Iterator<Item = &'static str> + Clone {
 /// Whole networks to compare under one job, in the order in which they are compared.
 pub fn networks() -> impl Iterator<Item = &'static str> + Clone {
     in_folder("networks").map(|(name, _)| name)
+}
+
+/// A scenario of a cluster of one's own: no preset, but a file to fill in.
+pub fn own() -> &'static str {
+    in_folder("own").next().map_or("", |(_, text)| text)
 }
 
 /// The embedded hardware files.

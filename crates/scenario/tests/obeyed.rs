@@ -29,8 +29,10 @@ fn refusal(result: Result<Loaded, Problems>) -> String {
 }
 
 fn warnings(loaded: &Loaded) -> String {
-    let all: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
-    all.join("\n")
+    let told = |warning: &scenario::Problem| {
+        warning.help.iter().fold(warning.to_string(), |told, help| format!("{told}; {help}"))
+    };
+    loaded.warnings.iter().map(told).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -132,7 +134,8 @@ fn reduction_needs_switches_that_can() {
     assert!(told.contains("the leaf switches (`generic-64x400`) cannot reduce"), "{told}");
     assert!(told.contains("the spine switches"), "{told}");
     let boxes = ["fabric.leaf.switch=quantum-2", "fabric.spine.switch=quantum-2"];
-    let able = set("small-128", &[sharp, boxes[0], boxes[1]]).unwrap();
+    let fit = ["network.transport=infiniband", "fabric.radix=64"];
+    let able = set("small-128", &[sharp, boxes[0], boxes[1], fit[0], fit[1]]).unwrap();
     assert_eq!(warnings(&able), "");
     // By hand, and then it is named.
     let hand = ["fabric.leaf.reduces=true", "fabric.spine.reduces=true"];
@@ -142,6 +145,59 @@ fn reduction_needs_switches_that_can() {
     let told = refusal(set("small-128", &[sharp, boxes[0], boxes[1], unable]));
     assert!(told.contains("the spine switches (`quantum-2`) cannot reduce"), "{told}");
     assert_eq!(warnings(&set("small-128", &[]).unwrap()), "");
+}
+
+/// A box costs the same with ports that stay empty; whoever names none bought none.
+#[test]
+fn ports_that_stay_empty_are_named() {
+    let named = ["fabric.leaf.switch=spectrum-4", "fabric.spine.switch=spectrum-4"];
+    let told = warnings(&set("small-128", &named).unwrap());
+    let one = "`fabric.radix` is 32, but a `spectrum-4` has 128 ports of 400Gbps";
+    assert!(told.contains(one), "{told}");
+    let all = [named[0], named[1], "fabric.radix=128"];
+    assert_eq!(warnings(&set("small-128", &all).unwrap()), "");
+}
+
+/// InfiniBand's boxes grant credits, others do not, and not every card speaks everything.
+#[test]
+fn transports_boxes_and_cards_that_do_not_fit_are_named() {
+    let told = |words: &[&str]| {
+        let both = |word: &&str| [format!("fabric.leaf.{word}"), format!("fabric.spine.{word}")];
+        let (boxes, others): (Vec<&str>, Vec<&str>) =
+            words.iter().partition(|word| word.starts_with("switch="));
+        let boxes: Vec<String> = boxes.iter().flat_map(both).collect();
+        let all = boxes.iter().map(String::as_str).chain(others).chain(["fabric.radix=64"]);
+        warnings(&set("small-128", &all.collect::<Vec<_>>()).unwrap())
+    };
+    let (infiniband, ultra) = ("network.transport=infiniband", "network.transport=uec");
+    let wrong = told(&["switch=tomahawk-4", infiniband]);
+    assert!(wrong.contains("`tomahawk-4` is an Ethernet switch"), "{wrong}");
+    let wrong = told(&["switch=quantum-2"]);
+    assert!(
+        wrong.contains("`quantum-2` is an InfiniBand switch, the transport is rocev2"),
+        "{wrong}"
+    );
+    assert_eq!(told(&["switch=quantum-2", infiniband]), "");
+    let wrong = told(&["switch=tomahawk-4", ultra]);
+    assert!(wrong.contains("does not say that `connectx-7` speaks uec"), "{wrong}");
+    assert!(wrong.contains("`pollara-400`"), "{wrong}");
+    assert_eq!(told(&["switch=tomahawk-4", ultra, "cluster.nic=pollara-400"]), "");
+    assert_eq!(told(&["network.transport=tcp"]), "");
+}
+
+/// Who sizes a cluster or a job hears what the preset chose for its own.
+#[test]
+fn what_a_preset_chose_for_its_own_cluster_is_named() {
+    let own = "from = \"small-128\"\n[job]\ngpus = 64\nparallel = { dp = 8 }\n";
+    let inherited = loaded(own, &[]).unwrap().inherited().unwrap();
+    let said = "small-128: radix 32, tiers 2, sharding fsdp, sequence_parallel true, overlap [dp]";
+    assert_eq!(inherited, said);
+    let chosen = format!("{own}[fabric]\nradix = 64\n");
+    let inherited = loaded(&chosen, &[]).unwrap().inherited().unwrap();
+    assert!(!inherited.contains("radix") && inherited.contains("tiers 2"), "{inherited}");
+    let network = "from = \"small-128\"\n[network]\nrouting = { qps = 4 }\n";
+    assert_eq!(loaded(network, &[]).unwrap().inherited(), None);
+    assert_eq!(set("small-128", &["job.gpus=64", "job.parallel.dp=8"]).unwrap().inherited(), None);
 }
 
 /// Values that once ended in a panic or without memory are refused with what is allowed.

@@ -1,8 +1,9 @@
-//! What the list of runs shows of a result: its step, MFU, cost and verdict, and a person's note.
+//! What the list of runs shows: a result's step, MFU, cost and verdict, a person's note, and which
+//! settings changed since the run before of the same name.
 //!
-//! Both are small files of the run. Figures are read out of `result.json` once, when somebody first
-//! lists the run, and kept.
+//! Figures and settings are read once, when somebody first lists the run, and kept.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,29 @@ pub struct Lever {
 /// Changes of an advice that are listed.
 const MOST_CHANGES: usize = 24;
 
+/// Changed settings that are listed.
+const MOST_SETTINGS: usize = 12;
+
+/// The settings that a scenario's own text writes, as TOML.
+type Written = BTreeMap<String, String>;
+
+/// What is kept of a run that has a result.
+#[derive(Deserialize, Serialize)]
+struct Kept {
+    #[serde(flatten)]
+    figures: Figures,
+    written: Written,
+}
+
+/// How a run's scenario differs from an earlier one's.
+#[derive(Debug, Serialize)]
+struct Changed {
+    /// The run before of the same name.
+    since: u64,
+    /// Key, value then, value now; empty where it was or is left out.
+    settings: Vec<[String; 3]>,
+}
+
 /// A run with what the table shows.
 #[derive(Debug, Serialize)]
 pub struct Listed {
@@ -54,6 +78,8 @@ pub struct Listed {
     run: Run,
     figures: Figures,
     note: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<Changed>,
 }
 
 impl Figures {
@@ -77,26 +103,77 @@ impl Figures {
     }
 }
 
-/// The runs with what the table shows of them.
-pub fn listed(store: &Store, runs: Vec<Run>) -> io::Result<Vec<Listed>> {
-    runs.into_iter().map(|run| one(store, run)).collect()
+/// The runs with what the table shows of them, the first before the last.
+pub fn listed(store: &Store, mut runs: Vec<Run>) -> io::Result<Vec<Listed>> {
+    runs.sort_by_key(|run| run.id);
+    let mut last: BTreeMap<String, (u64, Written)> = BTreeMap::new();
+    let shown = runs.into_iter().map(|run| {
+        let Kept { figures, written } = kept(store, run.id)?;
+        let changed = last.get(&run.name).map(|(since, before)| Changed {
+            since: *since,
+            settings: differences(before, &written),
+        });
+        last.insert(run.name.clone(), (run.id, written));
+        Ok(Listed { note: note(store, run.id)?, run, figures, changed })
+    });
+    shown.collect()
 }
 
 /// One of them.
 pub fn one(store: &Store, run: Run) -> io::Result<Listed> {
-    let note = store.file(run.id, NOTE)?.unwrap_or_default();
-    let note = String::from_utf8_lossy(&note).into_owned();
-    Ok(Listed { figures: figures(store, run.id)?, run, note })
+    let figures = kept(store, run.id)?.figures;
+    Ok(Listed { note: note(store, run.id)?, run, figures, changed: None })
 }
 
-fn figures(store: &Store, id: u64) -> io::Result<Figures> {
-    if let Some(known) = store.file(id, FIGURES)? {
-        return Ok(serde_json::from_slice(&known).unwrap_or_default());
+fn note(store: &Store, id: u64) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&store.file(id, NOTE)?.unwrap_or_default()).into_owned())
+}
+
+fn kept(store: &Store, id: u64) -> io::Result<Kept> {
+    // What an earlier version has kept may lack something, and is read anew.
+    let known = store.file(id, FIGURES)?;
+    if let Some(known) = known.and_then(|known| serde_json::from_slice(&known).ok()) {
+        return Ok(known);
     }
-    let Some(result) = store.file(id, "result.json")? else { return Ok(Figures::default()) };
+    let scenario = store.file(id, "scenario.toml")?.unwrap_or_default();
+    let written = written(&String::from_utf8_lossy(&scenario));
+    let Some(result) = store.file(id, "result.json")? else {
+        return Ok(Kept { figures: Figures::default(), written });
+    };
     let figures = Figures::of(&serde_json::from_slice(&result).unwrap_or_default());
-    store.keep(id, FIGURES, &serde_json::to_vec(&figures).expect("plain data serialises"))?;
-    Ok(figures)
+    let kept = Kept { figures, written };
+    store.keep(id, FIGURES, &serde_json::to_vec(&kept).expect("plain data serialises"))?;
+    Ok(kept)
+}
+
+/// The settings of a scenario's text; what is in lists of tables is called by its number.
+fn written(text: &str) -> Written {
+    fn add(path: &str, value: &toml::Value, all: &mut Written) {
+        let below = |key: &str| if path.is_empty() { key.into() } else { format!("{path}.{key}") };
+        match value {
+            toml::Value::Table(table) => {
+                table.iter().for_each(|(key, value)| add(&below(key), value, all));
+            }
+            toml::Value::Array(list) if list.iter().any(toml::Value::is_table) => {
+                let numbered = list.iter().enumerate();
+                numbered.for_each(|(at, value)| add(&below(&at.to_string()), value, all));
+            }
+            plain => drop(all.insert(path.to_owned(), plain.to_string())),
+        }
+    }
+    let mut all = Written::new();
+    add("", &toml::Value::Table(text.parse().unwrap_or_default()), &mut all);
+    all
+}
+
+fn differences(before: &Written, now: &Written) -> Vec<[String; 3]> {
+    let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let differ = keys.into_iter().filter(|key| before.get(*key) != now.get(*key));
+    let cut = |value: Option<&String>| -> String {
+        value.map_or_else(String::new, |value| value.chars().take(60).collect())
+    };
+    let row = |key: &String| [key.clone(), cut(before.get(key)), cut(now.get(key))];
+    differ.map(row).take(MOST_SETTINGS).collect()
 }
 
 /// Keeps a person's note.
@@ -108,6 +185,19 @@ pub fn annotate(store: &Store, id: u64, note: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_scenario_writes_differs_by_key() {
+        let of = |text: &str| written(text);
+        let before = of("from = \"small-16\"\n[network]\nrouting = { qps = 1 }\nx = [1, 2]\n");
+        assert_eq!(before["network.x"], "[1, 2]");
+        let now = of("from = \"small-16\"\n[network.routing]\nqps = 16\n[network]\nx = [1, 2]\n\
+                      [[faults]]\non = \"NIC 0\"\n");
+        let differ = [["faults.0.on", "", "\"NIC 0\""], ["network.routing.qps", "1", "16"]];
+        assert_eq!(differences(&before, &now), differ.map(|row| row.map(str::to_owned)));
+        assert!(differences(&now, &now).is_empty());
+        assert!(of("= broken").is_empty());
+    }
 
     #[test]
     fn figures_are_found_wherever_a_command_puts_them() {

@@ -28,6 +28,8 @@ const COMMANDS: [&str; 8] =
 /// The collectives that it may ask for.
 const COLLECTIVES: [&str; 5] =
     ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];
+/// What the page lists the names of.
+const NAMED: [&str; 4] = ["gpu", "nic", "switch", "model"];
 /// Scenarios of one comparison.
 const MAX_SCENARIOS: usize = 8;
 
@@ -74,6 +76,7 @@ pub fn router(server: Arc<Server>, bound: SocketAddr) -> Router {
         .route("/app.css", get(|| asset("text/css", application()[1].as_str())))
         .route("/api/presets", get(presets))
         .route("/api/presets/{name}", get(preset))
+        .route("/api/names/{kind}", get(names))
         .route("/api/check", post(check))
         .route("/api/set", post(set))
         .route("/api/runs", get(runs).post(start))
@@ -127,6 +130,14 @@ async fn preset(State(server): State<Arc<Server>>, Path(name): Path<String>) -> 
     Ok(text.into_response())
 }
 
+/// The names of one kind that a setting may take, with what each is.
+async fn names(State(server): State<Arc<Server>>, Path(kind): Path<String>) -> Answer {
+    if !NAMED.contains(&kind.as_str()) {
+        return Err(bad(format!("names are of {}", NAMED.join(", "))));
+    }
+    as_json(jobs::ask_once(&server, &["presets", "--kind", &kind, "--json"]).await?.1)
+}
+
 /// A scenario's text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -149,11 +160,15 @@ async fn check(
 struct Set {
     text: String,
     key: String,
-    value: String,
+    /// Without it, the key is left out.
+    #[serde(default)]
+    value: Option<String>,
 }
 
 async fn set(Json(asked): Json<Set>) -> Answer {
-    let text = set_value(&asked.text, &asked.key, &asked.value).map_err(bad)?;
+    let Set { text, key, value } = asked;
+    let text = value.map_or_else(|| leave_out(&text, &key), |value| set_value(&text, &key, &value));
+    let text = text.map_err(bad)?;
     Ok(Json(json!({ "text": text })).into_response())
 }
 
@@ -183,6 +198,23 @@ pub fn set_value(text: &str, key: &str, value: &str) -> Result<String, String> {
         }
         Err(plain) => drop(table.insert(last, plain)),
     }
+    Ok(document.to_string())
+}
+
+/// The text without a key, everything else as it was; of a key that is not there, the text itself.
+pub fn leave_out(text: &str, key: &str) -> Result<String, String> {
+    let mut document: toml_edit::DocumentMut =
+        text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+    let parts: Vec<&str> = key.split('.').collect();
+    let (last, path) = parts.split_last().ok_or("the key is empty")?;
+    let mut table: &mut dyn toml_edit::TableLike = document.as_table_mut();
+    for part in path {
+        match table.get_mut(part).and_then(toml_edit::Item::as_table_like_mut) {
+            Some(inner) => table = inner,
+            None => return Ok(text.to_owned()),
+        }
+    }
+    table.remove(last);
     Ok(document.to_string())
 }
 
@@ -528,6 +560,11 @@ mod tests {
         assert!(!set_value(&faults, "faults", "[]").unwrap().contains("faults"));
         assert!(set_value("", "fabric.failed", "[]").unwrap().contains("failed = []"));
         assert!(set_value("x = 1", "x.y", "2").is_err());
+        let without =
+            |key: &str| leave_out("# mine\na = 1\n[job]\nbatch = { x = 1, y = 2 }\n", key);
+        assert_eq!(without("job.batch.x").unwrap(), "# mine\na = 1\n[job]\nbatch = { y = 2 }\n");
+        assert_eq!(without("b.c").unwrap(), "# mine\na = 1\n[job]\nbatch = { x = 1, y = 2 }\n");
+        assert!(leave_out("= broken", "x").is_err());
         assert!(set_value("= broken", "x", "2").is_err());
         assert!(set_value("", "a..b", "2").is_err());
     }

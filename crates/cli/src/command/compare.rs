@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// Run every scenario with each of these values; several such flags combine
     #[arg(long, value_name = "KEY=VALUE,...")]
     vary: Vec<String>,
-    /// The scenario's job on RoCE, tuned RoCE, Spectrum-X, InfiniBand and Ultra Ethernet
+    /// The job on RoCE, tuned RoCE, Spectrum-X, InfiniBand, Ultra Ethernet, with boxes and cards
     #[arg(long, requires = "scenarios", conflicts_with_all = ["told", "history"])]
     networks: bool,
     /// The article's two tables instead, from its own inputs and from better sources
@@ -70,7 +70,10 @@ impl Arguments {
             return Ok(terminal.ending());
         }
         let (scenarios, given) = match (self.networks, &self.scenarios[..]) {
-            (true, [one]) => (Vec::new(), compare::on_networks(one)),
+            (true, [one]) => {
+                let request = terminal.request(None, Purpose::Settings);
+                (Vec::new(), compare::on_networks(one, &request)?)
+            }
             (true, _) => {
                 let reason = "--networks takes one scenario".to_owned();
                 return Err(Failure::Usage(reason).into());

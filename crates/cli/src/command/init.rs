@@ -1,19 +1,22 @@
 //! `fatflow init`.
 
+use commands::init;
 use scenario::Purpose;
 
 use crate::terminal::{Ending, Stop, Terminal};
 
-/// Write a scenario file that starts from a preset
+/// Write a scenario file: of a cluster of your own, or starting from a preset
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Example:
+Examples:
+  fatflow init own > my.toml
+  fatflow init own --set cluster.gpu=h200-sxm --set cluster.gpus=512 > my.toml
   fatflow init small-16 > my.toml
   fatflow init small-128 --set network.routing.qps=16 > my.toml
   fatflow init --published llama3-405b-16k > published.toml
   fatflow check my.toml")]
 pub(crate) struct Arguments {
-    /// The preset; `fatflow presets` lists them
+    /// The preset; `fatflow presets` lists them. `own` starts from none
     #[arg(required_unless_present = "published")]
     preset: Option<String>,
     /// Instead a published step that `fatflow validate` predicts, by its name
@@ -26,9 +29,10 @@ impl Arguments {
         terminal.only_text("a scenario file")?;
         let request = terminal.request(None, Purpose::Settings);
         let text = match (&self.preset, &self.published) {
-            (_, Some(step)) => commands::init::published(step, &request)?,
+            (_, Some(step)) => init::published(step, &request)?,
+            (Some(preset), _) if preset == init::OWN => init::own(&request)?,
             (preset, _) => {
-                commands::init::run(preset.as_deref().unwrap_or_default(), &request)?
+                init::run(preset.as_deref().unwrap_or_default(), &request)?
             }
         };
         terminal.write(&text)?;

@@ -242,8 +242,15 @@ impl Arguments {
                 calibrated = Some(scenario::load(&request)?);
             }
             let loaded = calibrated.as_ref().unwrap_or(&loaded);
-            report.predicted = Some(compare(&report.summary, loaded, engine, watch)?);
-            report.replayed = replay(&report.observed, loaded, engine, watch)?;
+            let mut predicted = compare(&report.summary, loaded, engine, watch)?;
+            match replay(&report.observed, loaded, engine, watch) {
+                Ok(replayed) => report.replayed = replayed,
+                Err(Failure::Run(reason)) => {
+                    predicted.left_out.push(format!("the traces are not run again: {reason}"));
+                }
+                Err(other) => return Err(other),
+            }
+            report.predicted = Some(predicted);
             Ok::<_, Failure>(())
         })?;
         Ok(loaded)

@@ -12,10 +12,10 @@ use crate::terminal::{Ending, Stop, Terminal};
 Examples:
   fatflow presets
   fatflow presets llama3-meta-roce
-  fatflow presets --kind switch
+  fatflow presets switches
   fatflow presets --kind congestion --json")]
 pub(crate) struct Arguments {
-    /// Describe this preset, with what has been published about it
+    /// Describe this preset, with what has been published about it; or list a kind: models, gpus
     #[arg(conflicts_with = "kind")]
     preset: Option<String>,
     /// What to list
@@ -29,12 +29,13 @@ fn kinds() -> PossibleValuesParser {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        if let Some(preset) = &self.preset {
+        let asked = self.preset.as_deref().and_then(Kind::named);
+        if let Some(preset) = self.preset.as_ref().filter(|_| asked.is_none()) {
             terminal.answer("presets", None, &presets::details(preset)?)?;
             return Ok(Ending::Done);
         }
         let kind = Kind::ALL.iter().find(|kind| kind.name == self.kind);
-        let kind = *kind.expect("the parser lets only known kinds through");
+        let kind = asked.or(kind.copied()).expect("the parser lets only known kinds through");
         let presets = presets::run(kind, &terminal.catalogue_request(&[])?)?;
         terminal.answer("presets", None, &presets)?;
         Ok(Ending::Done)

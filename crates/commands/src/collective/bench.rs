@@ -374,7 +374,7 @@ fn runs(loaded: &Loaded, report: &Report, noise: f64) -> Result<Vec<Runs>, Failu
 }
 
 /// What each NIC sends and receives in one run of a collective, frames included.
-fn sent(
+pub fn sent(
     loaded: &Loaded,
     collective: Collective,
     gpus: usize,

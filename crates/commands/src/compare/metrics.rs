@@ -194,7 +194,7 @@ fn share_of(part: f64, report: &wire::Report) -> f64 {
 /// The share of a step that the fabric costs, to a hundredth of a per cent; nothing where the
 /// engine knows no contention.
 fn fabric_share(report: &run_job::Report) -> Option<f64> {
-    let share = report.verdict.fabric_s / report.step_s;
+    let share = report.verdict.fabric_s / report.without_faults().total();
     report.has_contention().then(|| (1e4 * share).round() / 1e4)
 }
 
@@ -230,6 +230,14 @@ const METRICS: &[Metric] = &[
     metric(FABRIC, "switches", "switches", COUNT, |c| number(c.fabric.switches as f64)),
     metric(FABRIC, "oversubscription", "oversubscription", ("", Form::Ratio), |c| {
         number(c.fabric.tiers.iter().map(|tier| tier.oversubscription).fold(1.0, f64::max))
+    }),
+    metric(FABRIC, "oversubscription_built", "oversubscription, built", ("", Form::Ratio), |c| {
+        number(c.fabric.tiers.iter().map(|tier| tier.oversubscription_built).fold(1.0, f64::max))
+    }),
+    metric(FABRIC, "tier_switches", "switches by tier", ("", Form::Words), |c| {
+        let tiers = c.fabric.tiers.iter();
+        let words: Vec<String> = tiers.map(|t| format!("{} {}", t.switches, t.name)).collect();
+        Some(Value::Words(words.join(", ")))
     }),
     metric(FABRIC, "bisection", "bisection", ("bit/s", Form::Scaled), |c| {
         number(c.fabric.bisection_bps)

@@ -11,7 +11,7 @@ use crate::about::About;
 use crate::run_job::BreakdownSeconds;
 
 /// What people look at first, in this order.
-const MAIN: [&str; 24] = [
+const MAIN: [&str; 26] = [
     "job_gpus",
     "step_s",
     "mfu",
@@ -20,6 +20,8 @@ const MAIN: [&str; 24] = [
     "fabric_share",
     "slowdown",
     "goodput",
+    "oversubscription_built",
+    "tier_switches",
     "cost",
     "network_cost",
     "power",
@@ -85,9 +87,16 @@ pub(super) fn sheet(report: &Report) -> Sheet {
         let parts = [sheet.parts, details.parts].concat();
         return super::requirements::show(Sheet { parts }, names, &report.requirements);
     }
-    let more = "All rows, what was published and its sources, what operators are asked for: --all, \
-                --report FILE.html or --json.";
-    super::requirements::show(sheet.text(more).on_page(details), names, &report.requirements)
+    let more = "All rows, what the documents ask, what was published and its sources, what \
+                operators are asked for: --all, --report FILE.html or --json.";
+    let sheet = sheet.text(more).on_page(details);
+    match report.named {
+        true => {
+            let asked = super::requirements::show(Sheet::new(), names, &report.requirements);
+            sheet.on_page(asked)
+        }
+        false => super::requirements::show(sheet, names, &report.requirements),
+    }
 }
 
 /// What each column is about, and its scenario to copy.
@@ -292,7 +301,7 @@ impl Row {
             let is_tie = of_step.contains(&self.metric.as_str())
                 && [at, best].iter().all(|at| ties.contains(&&report.columns[*at]));
             let is_near = (value - least).abs() <= doubt(at).hypot(doubt(best));
-            match at == best || *value == least {
+            match at == best || (value - least).abs() <= SAME * least.abs() {
                 true => "*",
                 false if is_tie || is_near => "≈",
                 false => " ",
@@ -325,7 +334,7 @@ impl Row {
     pub(super) fn with_digits(mut self) -> Self {
         let mut figures: Vec<f64> = self.simulated.iter().filter_map(Value::number).collect();
         figures.sort_by(f64::total_cmp);
-        figures.dedup_by(|a, b| (*a - *b).abs() <= 1e-6 * b.abs());
+        figures.dedup_by(|a, b| (*a - *b).abs() <= 2.0 * SAME * b.abs());
         self.digits = 3;
         let is_seen = |row: &Self| {
             let mut texts: Vec<String> = figures.iter().map(|n| figure(*n, row)).collect();

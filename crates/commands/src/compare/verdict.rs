@@ -4,6 +4,7 @@
 //! their communication is off by tells them apart. Others may each be off by their own interval.
 //! What is nearer to the best than that is a tie.
 
+use report::number::dollars;
 use serde::Serialize;
 
 use super::Column;
@@ -102,6 +103,7 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
         (false, true) => ("the shortest step", "step"),
         (false, false) => ("the highest MFU", "time for a FLOP"),
     };
+    let cheapest = cheapest(&steps, &ties);
     let are_equal = others.iter().all(|other| (other.cost / best.cost).ln() < 1e-9);
     let mut text = match ties.is_empty() {
         _ if are_equal && is_traffic => "All have the same makespan".to_owned(),
@@ -112,6 +114,7 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
             format!("A tie within the model's error: {} has {goal}, but {ties} may", best.name)
         }
     };
+    text += &cheapest;
     if let Some(next) = clear {
         let behind = 100.0 * (next.cost / best.cost - 1.0);
         let name = next.name;
@@ -122,6 +125,34 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
     }
     Some(Verdict { text, best: best.name.to_owned(), tie: !ties.is_empty(), ties })
 }
+
+/// Of columns that time does not tell apart, which costs the least, and how much less than the
+/// dearest of them.
+fn cheapest(steps: &[Step<'_>], ties: &[String]) -> String {
+    let capital = |step: &&Step<'_>| step.column.fabric.cost_usd;
+    let is_tied =
+        |(at, step): &(usize, &Step<'_>)| *at == 0 || ties.iter().any(|it| it == step.name);
+    let tied = || steps.iter().enumerate().filter(is_tied).map(|(_, step)| step);
+    let is_one_size = tied().all(|step| step.column.fabric.gpus == steps[0].column.fabric.gpus);
+    let by_capital = |a: &&Step<'_>, b: &&Step<'_>| capital(a).total_cmp(&capital(b));
+    let (Some(least), Some(most)) = (tied().min_by(by_capital), tied().max_by(by_capital)) else {
+        return String::new();
+    };
+    let saved = capital(&most) - capital(&least);
+    if ties.is_empty() || !is_one_size || saved < WORTH_SAYING * capital(&most) {
+        return String::new();
+    }
+    format!(
+        "; of these {} is the cheapest to build: {} ({:.1} %) less than {}",
+        least.name,
+        dollars(saved),
+        100.0 * saved / capital(&most),
+        most.name
+    )
+}
+
+/// A smaller share of the capital than this is not worth a sentence.
+const WORTH_SAYING: f64 = 0.001;
 
 /// Names as in a sentence: a, b or c.
 fn listed(names: &[String]) -> String {

@@ -109,6 +109,10 @@ fn others(key: &str, value: &Json) -> Vec<String> {
             [2.0 * now, now / 2.0].iter().map(|other| format!("{other:?}")).collect()
         }
         Json::String(text) => [2.0, 0.5].iter().filter_map(|by| scaled(text, *by)).collect(),
+        // Nothing said is 1:1; these are what people ask for.
+        Json::Array(items) if items.is_empty() && key.ends_with("oversubscription") => {
+            ["2:1", "4:1"].map(str::to_owned).to_vec()
+        }
         Json::Array(items) if items.iter().all(Json::is_number) && !items.is_empty() => {
             let times = |by: f64| {
                 let item = |item: &Json| format!("{:?}", by * item.as_f64().unwrap_or(0.0));

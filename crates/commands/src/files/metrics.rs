@@ -216,6 +216,37 @@ pub fn write(links: &Links<'_>, clock: Clock, out: impl Write) -> io::Result<()>
     writer.finish()
 }
 
+/// How fast counters of NICs grow, by name: of each port, or of all ports together.
+pub fn growth(links: &Links<'_>) -> Vec<(String, Growth)> {
+    let nics = nic_ports(links);
+    let grows = |family: &Family| !matches!(family.kind, Kind::Gauge);
+    let of_ports = DEVICES.iter().chain(RDMA).filter(|of| grows(&of.family)).map(|of| {
+        let values = nics.iter().map(|(_, port)| (of.value)(port)).collect();
+        (of.family.sample_name(), Growth { per_s: values, ports: nics.len(), of_all: false })
+    });
+    let of_all = links.counters.iter().flat_map(|counters| {
+        TOTALS.iter().map(|of| {
+            let per_s = (of.value)(counters) as f64 / links.seconds.max(1e-12);
+            (
+                of.family.sample_name(),
+                Growth { per_s: vec![per_s], ports: nics.len(), of_all: true },
+            )
+        })
+    });
+    of_ports.chain(of_all).collect()
+}
+
+/// How fast a counter grows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Growth {
+    /// By how much in a second: a value for each port, or one for all together.
+    pub per_s: Vec<f64>,
+    /// Ports that there are.
+    pub ports: usize,
+    /// Whether it is known of all ports together only.
+    pub of_all: bool,
+}
+
 /// Where a NIC's port is, in the labels of exporters.
 struct Place {
     node: String,

@@ -14,6 +14,8 @@ use serde::Serialize;
 use traffic::collective::Collective;
 use units::Bytes;
 
+use super::counted::{self, ComparedAxis, ComparedCounter};
+use super::uplinks::{self, Uplinks};
 use crate::collective::{self, Sizes};
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -36,6 +38,18 @@ pub struct SideBySide {
     /// The step, if steps were observed and the scenario has a job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<ComparedStep>,
+    /// Counters that grew as files with times say, and as the scenario's traffic makes them grow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<ComparedCounter>,
+    /// Which uplinks the flows of a capture hash to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uplinks: Option<Uplinks>,
+    /// What a rank sends in a step by axis, where files say the ranks of groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_axis: Vec<ComparedAxis>,
+    /// Steps of a rank that these are of.
+    #[serde(skip)]
+    steps: u64,
     /// Mean size of the errors of collectives.
     pub mean_error: Option<f64>,
     /// What could not be predicted, and why.
@@ -196,6 +210,14 @@ pub fn compare(
         }
         (None, _) => None,
     };
+    let asked = (engine, &points[..]);
+    let (counters, reasons) = counted::counters(summary, loaded, asked, watch)?;
+    left_out.extend(reasons);
+    let (steps, by_axis) = counted::axes(summary, loaded)?.unwrap_or_default();
+    let uplinks = uplinks::of(summary, loaded).unwrap_or_else(|reason| {
+        left_out.push(reason);
+        None
+    });
     let sizes: Vec<f64> = collectives.iter().map(|one| one.error.abs()).collect();
     Ok(SideBySide {
         scenario: loaded.input.clone(),
@@ -203,6 +225,10 @@ pub fn compare(
         mean_error: mean(&sizes),
         collectives,
         step,
+        counters,
+        uplinks,
+        by_axis,
+        steps,
         left_out,
     })
 }
@@ -243,6 +269,11 @@ impl SideBySide {
                 significant(step.predicted_s),
                 100.0 * step.error
             ));
+        }
+        sheet = counted::show_counters(sheet, &self.counters);
+        sheet = counted::show_axes(sheet, self.steps, &self.by_axis);
+        if let Some(uplinks) = &self.uplinks {
+            sheet = uplinks.show(sheet);
         }
         self.left_out.iter().fold(sheet, |sheet, reason| sheet.note(reason.clone()))
     }

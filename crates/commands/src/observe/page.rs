@@ -3,7 +3,7 @@
 use observe::capture::Wire;
 use observe::counter::CounterRow;
 use observe::observed::{Benchmark, Severity, Source};
-use observe::summary::{CollectiveSummary, Summary};
+use observe::summary::{AxisLoad, CollectiveSummary, Summary};
 use report::chart::decimate;
 use report::number::{bits_per_second, bytes, grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
@@ -20,6 +20,7 @@ pub(super) fn sheet(summary: &Summary) -> Sheet {
     sheet = cluster(sheet, summary);
     sheet = findings(sheet, summary);
     sheet = collectives(sheet, summary);
+    sheet = axes(sheet, "By group of ranks", &summary.by_axis);
     sheet = benchmarks(sheet, &summary.benchmarks);
     sheet = flows(sheet, summary);
     sheet = runs(sheet, summary);
@@ -155,6 +156,42 @@ fn collectives(mut sheet: Sheet, summary: &Summary) -> Sheet {
         sheet = sheet.text(format!("{more} not shown; --json has them."));
     }
     sheet
+}
+
+/// What a rank sends in which of its groups.
+pub(super) fn axes(sheet: Sheet, heading: &str, loads: &[AxisLoad]) -> Sheet {
+    if loads.is_empty() {
+        return sheet;
+    }
+    let mut table = Table::new([
+        ("group", Align::Left),
+        ("axis", Align::Left),
+        ("calls a rank", Align::Right),
+        ("bytes a rank", Align::Right),
+        ("share", Align::Right),
+        ("most of it", Align::Left),
+        ("called", Align::Left),
+    ]);
+    for load in loads.iter().take(MOST_ROWS) {
+        let most = load.by_primitive.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        table.row([
+            load.shape(),
+            load.axis.unwrap_or("?").to_owned(),
+            significant(load.calls_per_rank),
+            bytes(load.bytes_per_rank),
+            format!("{:.1} %", 100.0 * load.share),
+            most.map_or(String::new(), |(primitive, _)| (*primitive).to_owned()),
+            load.names.join(", "),
+        ]);
+    }
+    let sheet = sheet.heading(heading).table(table);
+    match loads.iter().any(|load| load.axis.is_none()) {
+        true => sheet.text(
+            "?: the group's name does not tell the axis. Beside the scenario of the job that ran \
+             (--scenario), its ranks do.",
+        ),
+        false => sheet,
+    }
 }
 
 pub(super) fn microseconds(us: f64) -> String {

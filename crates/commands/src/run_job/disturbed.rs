@@ -17,7 +17,7 @@ use units::{Span, Time};
 
 use super::several::{self, Row};
 use super::whole::{self, WholeStep, quiet};
-use super::{BreakdownSeconds, causes};
+use super::{BreakdownSeconds, causes, lanes};
 use crate::campaign;
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -29,6 +29,15 @@ const MOST_STEPS: u32 = 16;
 
 /// Above so many GPUs steps are counted in memory before they are run in a row.
 const MANY_GPUS: u64 = 4096;
+
+/// Faults, and spans of time, that a sentence names at most.
+const NAMED: usize = 3;
+
+/// Less than this is the rounding of clocks.
+const COUNTS: f64 = 1e-6;
+
+/// Kinds of faults that cut off what is under way.
+const OUTAGES: [&str; 4] = ["link-down", "flap", "switch-down", "switch-restart"];
 
 /// Steps with faults that come or go, beside the same without.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,6 +51,9 @@ pub struct Disturbed {
     pub restart: Option<Restart>,
     /// What the faults cost over all these steps.
     pub cost_s: f64,
+    /// Where the time of the step that is told of goes without them.
+    #[serde(skip)]
+    pub calm: BreakdownSeconds,
 }
 
 /// A fault that comes or goes.
@@ -55,6 +67,10 @@ pub struct FaultRow {
     pub at_s: f64,
     /// When it is over; none for never.
     pub until_s: Option<f64>,
+    /// Of faults that cost nothing: when what is hit carries something in the step in which the
+    /// first of them comes, from, until, on the clock of `at_s`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub used_s: Vec<(f64, f64)>,
 }
 
 /// A step with faults beside the same without.
@@ -166,9 +182,19 @@ pub(super) fn run(
     let over = [over, gave_up].into_iter().flatten().min_by_key(|(at, _)| *at);
     let rows = Rows { calm: &calm, rough: &rough };
     let restart = over.map(|(at, why)| rows.restart(loaded, world, at, why));
-    let told = rows.told(loaded, restart);
+    let mut told = rows.told(loaded, restart);
     let first = told.faults.iter().map(|fault| fault.at_s).fold(f64::INFINITY, f64::min);
     let shown = shown(&calm, first);
+    told.calm = BreakdownSeconds::of(&calm.wholes[shown].prediction.breakdown);
+    if !told.costs() {
+        let start_s = told.steps[shown].start_s;
+        let all = loaded.faults.all().iter().zip(&loaded.scenario.faults);
+        let timed = all.filter(|(_, config)| config.comes_or_goes());
+        for (row, (fault, _)) in told.faults.iter_mut().zip(timed) {
+            let used = lanes::used(world, &calm.wholes[shown].prediction, &fault.links);
+            row.used_s = used.iter().map(|span| (start_s + span.0, start_s + span.1)).collect();
+        }
+    }
     let whole = rows.whole(shown, &told);
     Ok(Ran { undisturbed_s: told.steps[shown].undisturbed_s, told, whole })
 }
@@ -217,7 +243,8 @@ impl Rows<'_> {
         let faults = loaded.faults.all().iter().zip(&loaded.scenario.faults);
         let timed =
             faults.filter(|(_, config)| config.comes_or_goes()).map(|(fault, _)| FaultRow {
-                on: fault.name.clone(),
+                on: fault.title(),
+                used_s: Vec::new(),
                 kind: FaultKind::name(fault.kind),
                 at_s: fault.at.as_secs_f64(),
                 until_s: (fault.until < Time::MAX).then(|| fault.until.as_secs_f64()),
@@ -238,7 +265,8 @@ impl Rows<'_> {
             start_s += step_s;
         }
         let cost_s = steps.iter().map(|step| step.cost_s).sum();
-        Disturbed { faults: timed.collect(), steps, restart, cost_s }
+        let calm = BreakdownSeconds::default();
+        Disturbed { faults: timed.collect(), steps, restart, cost_s, calm }
     }
 
     /// A step as it is told of.
@@ -290,9 +318,88 @@ fn span(seconds: f64) -> String {
     }
 }
 
+impl FaultRow {
+    /// When what is hit carries something.
+    fn when_used(&self) -> String {
+        let until_s = self.until_s.unwrap_or(f64::INFINITY);
+        let spans = &self.used_s;
+        let is_hit = spans.iter().any(|(from, until)| *from < until_s && self.at_s < *until);
+        let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
+            return format!("This job puts nothing on {}.", self.on);
+        };
+        let listed: Vec<String> = match spans.len() {
+            ..=NAMED => {
+                spans.iter().map(|(from, to)| format!("{} to {}", span(*from), span(*to))).collect()
+            }
+            more => vec![format!("{} to {}, {more} times", span(first.0), span(last.1))],
+        };
+        let listed = listed.join(" and from ");
+        match is_hit {
+            true => format!(
+                "{} carries something from {listed}, but what waits then has time to spare.",
+                self.on
+            ),
+            false => format!(
+                "Nothing crosses {} then; it carries something from {listed}, when a fault may \
+                 cost.",
+                self.on
+            ),
+        }
+    }
+}
+
 impl Disturbed {
+    /// Whether any step takes longer for them.
+    pub(super) fn costs(&self) -> bool {
+        COUNTS < self.cost_s
+    }
+
+    /// Whether what was lost waited for the timer of its queue pair longer than the outage lasted:
+    /// that, and not the outage, is what it costs then.
+    pub(super) fn waits_for_timer(&self, timer_s: f64) -> bool {
+        let is_outage = |fault: &&FaultRow| OUTAGES.contains(&fault.kind);
+        let lasting = |fault: &FaultRow| fault.until_s.map(|until| until - fault.at_s);
+        let outages = self.faults.iter().filter(is_outage).filter_map(lasting);
+        let longest = outages.fold(0.0, f64::max);
+        0.0 < longest && longest < timer_s && longest < self.cost_s && self.restart.is_none()
+    }
+
+    /// What they cost, as a single event, and why; of those that cost nothing, when they would.
+    pub(super) fn verdict(&self, timer_s: f64) -> String {
+        let when = |fault: &FaultRow| {
+            let until = fault.until_s.map(|until| format!(" to {}", span(until)));
+            let FaultRow { on, kind, at_s, .. } = fault;
+            format!("{on} {kind} from {}{}", span(*at_s), until.unwrap_or_default())
+        };
+        let mut named: Vec<String> = self.faults.iter().take(NAMED).map(when).collect();
+        if NAMED < self.faults.len() {
+            named.push(format!("{} more", self.faults.len() - NAMED));
+        }
+        let named = named.join(", ");
+        if self.costs() {
+            let mut text =
+                format!("Faults that come or go cost {}, once: {named}.", span(self.cost_s));
+            if self.waits_for_timer(timer_s) {
+                text += &format!(
+                    " What was lost when the link died is sent again only when its queue pair's \
+                     timer is over, {} (network.nic.timeout), however soon the link is back.",
+                    span(timer_s)
+                );
+            }
+            return text;
+        }
+        let saved = if self.cost_s < -COUNTS {
+            format!(" (the step is {} shorter: flows meet otherwise)", span(-self.cost_s))
+        } else {
+            String::new()
+        };
+        let told = self.faults.iter().take(NAMED).map(FaultRow::when_used);
+        let told: Vec<String> = told.collect();
+        format!("Faults that come or go cost nothing{saved}: {named}. {}", told.join(" "))
+    }
+
     fn words(&self) -> String {
-        let hit: Vec<&StepRow> = self.steps.iter().filter(|step| 1e-6 < step.cost_s).collect();
+        let hit: Vec<&StepRow> = self.steps.iter().filter(|step| COUNTS < step.cost_s).collect();
         let mut text = match hit.first() {
             None => "No step takes longer for them.".to_owned(),
             Some(first) => format!(
@@ -363,7 +470,7 @@ impl Disturbed {
             ]);
             undisturbed = end;
             let (lane, end) = ("with faults", row.start_s + row.step_s);
-            let work = if 1e-6 < row.cost_s { "step that was hit" } else { "step" };
+            let work = if COUNTS < row.cost_s { "step that was hit" } else { "step" };
             let name = name.as_str().into();
             frame.push(vec![lane.into(), row.start_s.into(), end.into(), name, work.into()]);
         }

@@ -301,16 +301,11 @@ impl<'a> Loads<'a> {
     fn lane(&self, name: &str, link: LinkId, stage: Option<u32>, frame: &mut Frame) {
         let loads = self.by_axis(link, stage);
         let sum = |load: &[f64; 5]| load.iter().sum::<f64>();
-        let most = loads.iter().map(sum).fold(0.0, f64::max);
-        let kind = |load: &[f64; 5]| {
-            let axes = Axis::ALL.into_iter();
-            let largest = axes.max_by(|a, b| load[*a as usize].total_cmp(&load[*b as usize]));
-            largest.filter(|_| IDLE * most < sum(load))
-        };
+        let kinds = kinds(&loads);
         let mut at = 0;
         while at < BINS {
-            let now = kind(&loads[at]);
-            let same = loads[at..].iter().take_while(|load| kind(load) == now).count();
+            let now = kinds[at];
+            let same = kinds[at..].iter().take_while(|kind| **kind == now).count();
             if let Some(axis) = now {
                 let mean = loads[at..at + same].iter().map(sum).sum::<f64>() / same as f64;
                 let rate = self.fabric.class(link).rate.bytes_per_s() * 8.0;
@@ -369,6 +364,43 @@ pub(crate) fn busiest_over_time(
         (link, by_axis.iter().map(|load| load.iter().sum()).collect())
     };
     links.into_iter().map(over_time).collect()
+}
+
+/// When any of these links carries something, from the beginning of the step, as finely as the step
+/// over time is drawn.
+pub(super) fn used(
+    world: &JobWorld<'_>,
+    prediction: &Prediction,
+    links: &[LinkId],
+) -> Vec<(f64, f64)> {
+    let Some(loads) = Loads::of(world, prediction) else { return Vec::new() };
+    let mut sums = vec![[0.0; 5]; BINS];
+    for link in links {
+        for (sum, load) in sums.iter_mut().zip(loads.by_axis(*link, None)) {
+            (0..5).for_each(|axis| sum[axis] += load[axis]);
+        }
+    }
+    let at = |bin: usize| bin as f64 * loads.length_s / BINS as f64;
+    let mut spans: Vec<(f64, f64)> = Vec::new();
+    for (bin, _) in kinds(&sums).iter().enumerate().filter(|(_, kind)| kind.is_some()) {
+        match spans.last_mut().filter(|last| last.1 == at(bin)) {
+            Some(last) => last.1 = at(bin + 1),
+            None => spans.push((at(bin), at(bin + 1))),
+        }
+    }
+    spans
+}
+
+/// What takes most of a link in each bin, unless it is next to nothing.
+fn kinds(loads: &[[f64; 5]]) -> Vec<Option<Axis>> {
+    let sum = |load: &[f64; 5]| load.iter().sum::<f64>();
+    let most = loads.iter().map(sum).fold(0.0, f64::max);
+    let kind = |load: &[f64; 5]| {
+        let axes = Axis::ALL.into_iter();
+        let largest = axes.max_by(|a, b| load[*a as usize].total_cmp(&load[*b as usize]));
+        largest.filter(|_| IDLE * most < sum(load))
+    };
+    loads.iter().map(kind).collect()
 }
 
 fn names(fabric: &Fabric, links: &[LinkId]) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! What people see of a predicted step.
 
-use job::{Job, stages};
+use job::model::Recomputed;
+use job::{Axis, Job, stages};
 use report::chart::distinct;
 use report::number::{dollars, grouped, significant, watts, with_ends};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
@@ -67,7 +68,7 @@ pub(crate) fn job_words(job: &Job) -> String {
     }
     let rows = job.parallel.padded(job.model.vocab);
     if rows != job.model.vocab {
-        text += &format!(", vocabulary padded to {}", grouped(rows));
+        text += &format!(", vocabulary padded to {} (vocab_multiple)", grouped(rows));
     }
     if 1 < layout.vpp {
         text += &format!(", {} virtual stages", layout.vpp);
@@ -75,12 +76,42 @@ pub(crate) fn job_words(job: &Job) -> String {
     if job.stage_layers.iter().any(|layers| *layers != job.stage_layers[0]) {
         text += &format!(", stages of {} layers", stages::in_words(&job.stage_layers));
     }
+    text += &habits(job);
     text + &format!(
         "; {} sequences of {} tokens, {} microbatches",
         grouped(job.batch.sequences),
         grouped(job.batch.length),
         grouped(job.microbatches)
     )
+}
+
+/// What a layout does not say by its degrees: sharding, what is hidden, what is computed again.
+fn habits(job: &Job) -> String {
+    let (layout, parallel) = (&job.layout, &job.parallel);
+    let mut text = String::new();
+    if 1 < layout.dp * layout.cp {
+        text += &format!(", sharding {}", parallel.sharding.word());
+    }
+    let is_cut = |axis: &&Axis| match axis {
+        Axis::Tp => 1 < layout.tp,
+        Axis::Cp => 1 < layout.cp,
+        Axis::Ep => 1 < layout.ep,
+        Axis::Pp => 1 < layout.pp,
+        Axis::Dp => 1 < layout.dp,
+    };
+    if 1 < layout.gpus() {
+        let hidden = parallel.overlap.iter().filter(is_cut).map(|axis| axis.word());
+        let hidden: Vec<&str> = hidden.collect();
+        let words = if hidden.is_empty() { "none".to_owned() } else { hidden.join(" and ") };
+        text += &format!(", overlap {words}");
+    }
+    let again = job.recompute;
+    text += match () {
+        () if again.is_full() => ", full recompute",
+        () if again != Recomputed::NONE => ", some recompute",
+        () => "",
+    };
+    text
 }
 
 fn percent(share: f64) -> String {

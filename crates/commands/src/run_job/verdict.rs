@@ -5,15 +5,20 @@
 //! cost in a day. What limits is the largest part besides computation, and where the fabric has
 //! run, the phase that loses most and its busiest link. The changes are named, not tried.
 
+use fabric::fault::{FaultConfig, FaultKind};
 use report::number::dollars;
-use scenario::Loaded;
+use scenario::{Loaded, ScenarioFile};
 use serde::Serialize;
+use step::faults::DataParallel;
 use step::network::words;
 use step::predict::{Prediction, predict_on};
 use units::Span;
 
-use super::{BreakdownSeconds, Report};
+use super::disturbed::Disturbed;
+use super::{BreakdownSeconds, PhaseRow, Report};
+use crate::change::{Change, Kind};
 use crate::engine::Engine;
+use crate::explain;
 use crate::levers::{self, RunFacts};
 use crate::world::{JobWorld, assumptions};
 
@@ -29,6 +34,10 @@ pub struct Verdict {
     pub fabric_s: f64,
     /// That share of what the job's machines cost in a day.
     pub fabric_usd_per_day: f64,
+    /// Communication that nothing hides of the axes that use the fabric, in seconds; nothing where
+    /// none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposed_s: Option<f64>,
     /// What limits the step, besides computation.
     pub limit: String,
     /// The changes that look largest; they were not tried.
@@ -51,9 +60,25 @@ pub struct Lever {
 }
 
 /// The step in which nothing disturbs anybody, by the closed form of every collective.
-pub(super) fn undisturbed(loaded: &Loaded, world: &JobWorld<'_>) -> Option<f64> {
+pub(super) fn undisturbed(loaded: &Loaded, world: &JobWorld<'_>) -> Option<BreakdownSeconds> {
     let prediction = predict_on(world.world(), &assumptions(loaded), None).ok()?;
-    Some(BreakdownSeconds::of(&prediction.breakdown).total())
+    Some(BreakdownSeconds::of(&prediction.breakdown))
+}
+
+impl Report {
+    fn disturbed(&self) -> Option<&Disturbed> {
+        self.whole.as_ref()?.disturbed.as_ref()
+    }
+
+    /// Where the time goes without faults that come or go.
+    pub(crate) fn without_faults(&self) -> &BreakdownSeconds {
+        self.disturbed().map_or(&self.breakdown_s, |disturbed| &disturbed.calm)
+    }
+
+    /// What would make its faults cost less.
+    pub(crate) fn remedies(&self, loaded: &Loaded) -> Vec<Change> {
+        self.disturbed().map_or_else(Vec::new, |disturbed| remedies(loaded, disturbed))
+    }
 }
 
 impl Verdict {
@@ -65,36 +90,60 @@ impl Verdict {
         report: &Report,
     ) -> Self {
         let alone = if engine.has_contention() { undisturbed(loaded, world) } else { None };
-        let fabric_s = alone.map_or(0.0, |alone| (report.step_s - alone).max(0.0));
+        // A fault is one event: what every step of the day loses is without it.
+        let (disturbed, parts) = (report.disturbed(), report.without_faults());
+        let step_s = disturbed.map_or(report.step_s, |_| parts.total());
+        let fabric_s = alone.map_or(0.0, |alone| (step_s - alone.total()).max(0.0));
+        let waiting_s = alone.map_or(0.0, |alone| (parts.bubble - alone.bubble).max(0.0));
         let day = report.cost.step_usd / report.step_s * 86_400.0;
-        let fabric_usd_per_day = fabric_s / report.step_s * day;
-        let (parts, phases) = (&report.breakdown_s, &report.phases[..]);
+        let fabric_usd_per_day = fabric_s / step_s * day;
+        let phases = &report.phases[..];
         let seen = RunFacts { parts, fabric_s, phases, memory: &report.memory };
         let limit = limit(report, prediction);
         let changes = levers::levers(loaded, &seen);
-        let command = |change: &crate::change::Change| {
+        let given = faults_of_flags(loaded);
+        let command = |change: &Change| {
             let engine = match engine {
                 Engine::Flow => String::new(),
                 other => format!(" --engine {}", other.name()),
             };
             format!("fatflow run {}{engine} {}", loaded.input, change.flags())
         };
-        let lever = |change: &crate::change::Change| Lever {
+        let lever = |change: &Change| Lever {
             name: change.name.clone(),
             set: change.set.clone(),
             why: change.why.clone(),
             most_s: change.most_s,
             command: command(change),
         };
-        let levers = levers::different(&changes, NAMED).into_iter().map(lever).collect();
-        let verdict = Self { text: String::new(), fabric_s, fabric_usd_per_day, limit, levers };
-        let text = verdict.words(report, engine);
+        let named = levers::different(&changes, NAMED);
+        let remedies = report.remedies(loaded);
+        let remedies = remedies.iter().map(|change| {
+            let is_own = change.touches("faults");
+            let set = given.iter().filter(|_| !is_own).chain(&change.set).cloned();
+            let tried = Change { set: set.collect(), ..change.clone() };
+            Lever { command: command(&tried), ..lever(change) }
+        });
+        let levers = remedies.chain(named.into_iter().map(lever)).collect();
+        let exposed_s = exposed_on_fabric(parts, &report.phases);
+        let verdict =
+            Self { text: String::new(), fabric_s, fabric_usd_per_day, exposed_s, limit, levers };
+        let timer_s = loaded.scenario.network.settings.nic.timeout.as_secs_f64();
+        let text = verdict.words(
+            report,
+            engine,
+            (step_s, waiting_s, disturbed.map(|it| it.verdict(timer_s))),
+        );
         Self { text, ..verdict }
     }
 
-    fn words(&self, report: &Report, engine: Engine) -> String {
-        let Self { fabric_s, fabric_usd_per_day, limit, .. } = self;
-        let step_s = report.step_s;
+    fn words(
+        &self,
+        report: &Report,
+        engine: Engine,
+        (step_s, waiting_s, faults): (f64, f64, Option<String>),
+    ) -> String {
+        let Self { fabric_s, fabric_usd_per_day, exposed_s, limit, .. } = self;
         let share = fabric_s / step_s;
         let mut text = match share {
             _ if !engine.has_contention() => {
@@ -109,12 +158,22 @@ impl Verdict {
                 dollars(*fabric_usd_per_day).trim_start_matches('$'),
             ),
         };
-        if let Some(calm_s) = report.whole.as_ref().and_then(|whole| whole.undisturbed_s) {
-            let cost = match step_s - calm_s {
-                more if 0.0 <= more => format!("cost {}", span(more)),
-                less => format!("save {}", span(-less)),
-            };
-            text = format!("Faults that come or go {cost}. {text}");
+        if let Some(exposed_s) = exposed_s.filter(|_| engine.has_contention()) {
+            let all = if share < 0.0005 { "All" } else { "That is contention; all" };
+            text += &format!(
+                " {all} traffic on it that nothing hides takes {} ({:.1} %){}.",
+                span(exposed_s),
+                100.0 * exposed_s / step_s,
+                match share {
+                    0.0005.. if 0.1 * fabric_s < waiting_s => {
+                        format!(", and {} of the cost is bubble that it makes", span(waiting_s))
+                    }
+                    _ => String::new(),
+                }
+            );
+        }
+        if let Some(faults) = faults {
+            text = format!("{faults} {text}");
         }
         text += &format!(" What limits: {limit}.");
         let doubt = report.step_high_s / report.step_low_s - 1.0;
@@ -137,6 +196,65 @@ impl Verdict {
         }
         text + "."
     }
+}
+
+/// Faults that flags have set, as a flag: what makes them cost less is tried on them.
+fn faults_of_flags(loaded: &Loaded) -> Option<String> {
+    let faults = explain::toml(loaded.set_by_flags().get("faults")?)?;
+    Some(format!("faults={faults}"))
+}
+
+/// Communication that nothing hides of the axes that have something on the fabric.
+fn exposed_on_fabric(parts: &BreakdownSeconds, phases: &[PhaseRow]) -> Option<f64> {
+    let axes =
+        [("tp", parts.tp), ("cp", parts.cp), ("ep", parts.ep), ("pp", parts.pp), ("dp", parts.dp)];
+    let uses = |axis: &str| phases.iter().any(|row| row.on_fabric && row.axis == axis);
+    let exposed: Vec<f64> =
+        axes.into_iter().filter(|(axis, _)| uses(axis)).map(|(_, seconds)| seconds).collect();
+    (!exposed.is_empty()).then(|| exposed.iter().sum())
+}
+
+/// What would make a fault cost less, bounded by what it costs, once.
+fn remedies(loaded: &Loaded, disturbed: &Disturbed) -> Vec<Change> {
+    let ScenarioFile { network, cluster, reliability, .. } = &loaded.scenario;
+    let timer = network.settings.nic.timeout;
+    let once = disturbed.cost_s;
+    let mut found = Vec::new();
+    let short = ["network.nic.timeout=4ms", "network.nic.retries=1000"];
+    if disturbed.waits_for_timer(timer.as_secs_f64()) {
+        let why = format!("the fault, once: what it lost waits {timer:.3} for the timer");
+        found.push(Change::new(Kind::Network, "a timer of 4 ms", short).because(&why, once));
+        let cable = second_cable(&loaded.scenario).filter(|_| cluster.ports_per_nic == 1);
+        if let Some(fault) = cable {
+            let two = ["cluster.ports_per_nic=2", "cluster.aggregation=dual-tor"];
+            let set = two.into_iter().chain(short).map(str::to_owned).chain([fault]);
+            let change = Change::new(Kind::Fabric, "that, and each NIC on two leaves", set);
+            let why = "the fault, once: one of two cables is down, and the other carries all";
+            found.push(change.because(why, once));
+        }
+    }
+    if disturbed.restart.is_some() && reliability.data_parallel != DataParallel::Elastic {
+        let set = ["reliability.data_parallel=elastic"];
+        let why = "the fault, once: all copies stop and go back to the last checkpoint";
+        found.push(Change::new(Kind::Operation, "the other copies go on", set).because(why, once));
+    }
+    found
+}
+
+/// The faults with one of two cables down where a NIC with its only one is; nothing where none is.
+fn second_cable(scenario: &ScenarioFile) -> Option<String> {
+    let mut faults = scenario.faults.clone();
+    let is_nic = |fault: &FaultConfig| {
+        let words: Vec<&str> = fault.on.split_whitespace().collect();
+        let is_cut = matches!(fault.what, FaultKind::LinkDown | FaultKind::Flap { .. });
+        matches!(words[..], [kind, _] if kind.eq_ignore_ascii_case("nic")) && is_cut
+    };
+    if !faults.iter().any(is_nic) {
+        return None;
+    }
+    faults.iter_mut().filter(|fault| is_nic(fault)).for_each(|fault| fault.on += " port 0");
+    let json = serde_json::to_value(faults).ok()?;
+    Some(format!("faults={}", explain::toml(&json)?))
 }
 
 /// What limits: the largest part besides computation, and the phase that loses most.

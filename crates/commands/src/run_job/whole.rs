@@ -175,9 +175,11 @@ impl WholeStep {
             Some(without) => {
                 let more = Span::from_secs_f64((step_s - without).max(0.0));
                 let without = Span::from_secs_f64(without);
-                format!(
-                    "Without faults that come or go it takes {without:.3}: they cost {more:.3}."
-                )
+                let cost = match more {
+                    more if more < Span::from_us(1) => "nothing".to_owned(),
+                    more => format!("{more:.3}"),
+                };
+                format!("Without faults that come or go it takes {without:.3}: they cost {cost}.")
             }
             None => {
                 let by_phases = Span::from_secs_f64(self.two_level_s);

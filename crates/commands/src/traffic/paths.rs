@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use fabric::graph::LinkKind;
-use fabric::hash::{HashFields, Hasher};
+use fabric::hash::{FlowKey, HashFields, Hasher};
 use fabric::routing::queue_pairs::{BYTES_OF_A_QUEUE_PAIR, CONNECT};
-use fabric::routing::{Policy, RoutingConfig, Spread};
+use fabric::routing::{Policy, RoutingConfig, Spread, Walker};
 use fabric::{Fabric, LinkId, NodeId, NodeKind, Routes};
 use flowsim::paths::{Lay, Paths};
 use serde::Serialize;
@@ -128,6 +128,49 @@ fn laid(
     let carried = fabric.links().ids().filter(scale_out).map(|link| links[link.index()].bytes);
     let max_link_bytes = carried.fold(0.0, f64::max);
     Load { entropy, per_tier: per_tier(fabric, &links), unreachable, max_link_bytes }
+}
+
+/// Where flows that were seen on a wire go: what lies on the uplinks of leaves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Hashed {
+    /// How well they are told apart.
+    pub(crate) entropy: Entropy,
+    /// Uplinks that carry something, the busiest first: flows and bytes.
+    pub(crate) uplinks: Vec<(LinkId, u64, f64)>,
+    /// Flows without a path.
+    pub(crate) unreachable: u64,
+}
+
+/// Walks flows with their own headers through the fabric; none where packets are spread.
+pub(crate) fn hashed(
+    fabric: &Fabric,
+    flows: &[(FlowKey, f64)],
+    routing: &RoutingConfig,
+    seed: u64,
+) -> Option<Hashed> {
+    let mut policy = routing.build(fabric, seed);
+    if policy.spread(Bytes::MAX) != Spread::One {
+        return None;
+    }
+    let (mut routes, mut walker) = (Routes::of(fabric), Walker::default());
+    let mut links = vec![OnLink::default(); fabric.links().len()];
+    let mut hashed = Hashed::default();
+    for (key, bytes) in flows {
+        match walker.path(fabric, &mut routes, policy.as_mut(), key, 0) {
+            Ok(path) => path.iter().for_each(|link| {
+                let on = &mut links[link.index()];
+                (on.flows, on.bytes) = (on.flows + 1.0, on.bytes + bytes);
+            }),
+            Err(_) => hashed.unreachable += 1,
+        }
+    }
+    let flows = flows.len() as u64;
+    hashed.entropy = Entropy { flows, ..over_uplinks(fabric, &links) };
+    let used = fabric.links().ids().filter(|link| is_uplink(fabric, *link));
+    let used = used.map(|link| (link, links[link.index()].flows as u64, links[link.index()].bytes));
+    hashed.uplinks = used.filter(|(_, flows, _)| 0 < *flows).collect();
+    hashed.uplinks.sort_by(|a, b| b.2.total_cmp(&a.2));
+    Some(hashed)
 }
 
 /// The same where every packet may take any way: uplinks of a leaf carry equal shares.

@@ -262,7 +262,8 @@ pub struct RoutingConfig {
     pub seeds: Seeds,
     /// How a hash becomes a member of a group, and what happens when a member fails.
     pub members: Members,
-    /// Queue pairs of a connection that does not say how many it has.
+    /// Queue pairs of a connection that does not say how many it has: NCCL's
+    /// `NCCL_IB_QPS_PER_CONNECTION`.
     pub qps: u16,
     /// How a connection uses its queue pairs.
     pub split: QueuePairUse,

@@ -71,7 +71,8 @@ pub struct FabricConfig {
     pub file: Option<String>,
     /// The graph itself.
     pub graph: Option<GraphConfig>,
-    /// Links and switches that are out of service, by name: `"leaf 3 - spine 5"`, `"spine 7"`.
+    /// What is out of service, by name: `"leaf 3 - spine 5"` is all cables between the two,
+    /// `"leaf 3 - spine 5 (2)"` one of them, `"spine 7"` a switch.
     pub failed: Vec<String>,
     /// Links that run below their rate.
     pub degraded: Vec<DegradedConfig>,

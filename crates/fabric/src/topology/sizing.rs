@@ -12,7 +12,7 @@ use super::cluster::Members;
 use super::error::Errors;
 use super::folded::{Cables, Folded, Level, Numbering, Wiring};
 use super::settings::{FabricConfig, LinkConfig, TierConfig};
-use crate::hardware::Catalogue;
+use crate::hardware::{Catalogue, broken_out};
 
 /// A switch that stands in where the scenario names none; the catalogue's figures win.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +29,6 @@ pub const GENERIC_SWITCH: &str = "generic-64x400";
 /// 64 ports of 400G. Illustrative.
 pub(crate) const GENERIC: UsualBox =
     UsualBox { model: GENERIC_SWITCH, ports: 64, port_gbps: 400, latency_ns: 500 };
-
-/// A port can be broken out into at most so many (2 × 400G or 4 × 200G of one 800G).
-const BREAKOUT: u64 = 4;
 
 /// A switch box, as far as sizing asks.
 #[derive(Clone, Debug)]
@@ -50,7 +47,7 @@ impl SwitchBox {
 
     /// How many ports of this rate it has.
     pub(crate) fn ports_at(&self, rate: Rate) -> u64 {
-        self.ports * (self.port_bps / rate.as_bps()).min(BREAKOUT)
+        broken_out(self.ports, self.port_bps, rate)
     }
 }
 

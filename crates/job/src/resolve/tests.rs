@@ -154,6 +154,30 @@ fn a_tensor_group_beyond_the_scale_up_domain_is_unwise_not_wrong() {
 }
 
 #[test]
+fn weights_that_a_pipeline_gathers_again_and_again_are_unwise() {
+    let mut config = llama();
+    let warned = |config: &JobConfig| {
+        let (_, warnings) = outcome(config).unwrap();
+        warnings.into_iter().find(|w| w.key == "parallel.sharding").map(|w| w.message)
+    };
+    assert_eq!(warned(&config), None);
+    config.parallel.sharding = Sharding::Fsdp;
+    let told = warned(&config).unwrap();
+    assert!(told.contains("gathered again for each of 16 microbatches"), "{told}");
+    (config.parallel.pp, config.parallel.vpp, config.parallel.dp) = (1, 1, Some(2048));
+    config.schedule = Schedule::OneForwardOneBackward;
+    assert_eq!(warned(&config), None);
+}
+
+#[test]
+fn shardings_are_called_as_in_files() {
+    use Sharding::{Fsdp, FsdpNoReshard, Hybrid, None, Zero1, Zero2, Zero3};
+    for sharding in [None, Zero1, Zero2, Zero3, Fsdp, FsdpNoReshard, Hybrid] {
+        assert_eq!(serde_json::to_value(sharding).unwrap(), sharding.word());
+    }
+}
+
+#[test]
 fn a_job_is_read_and_written() {
     let text = r#"{"model": "llama3-405b", "gpus": 16384,
         "parallel": {"tp": 8, "cp": 1, "pp": 16, "vpp": 8, "dp": 128, "ep": 1,

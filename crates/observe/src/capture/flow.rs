@@ -18,6 +18,8 @@ use crate::observed::{Neighbour, Packets, QueuePair};
 const MAX_FLOWS: usize = 1 << 20;
 /// Holes in sequence numbers that are remembered for each flow.
 const MAX_HOLES: usize = 32;
+/// So many sequence numbers before the first that was seen may come behind it.
+const BEFORE: u32 = 1 << 12;
 /// Neighbours that are remembered.
 const MAX_NEIGHBOURS: usize = 1 << 16;
 /// Sequence numbers have 24 bits.
@@ -158,6 +160,8 @@ impl PacketFacts {
 #[derive(Debug, Default)]
 struct Sequence {
     next: Option<u32>,
+    /// Holes among those before the first that was seen.
+    early: Vec<(u32, u32)>,
     /// So many numbers may be left out after the packet before: answers to a READ take them.
     slack: u32,
     holes: Vec<(u32, u32)>,
@@ -172,6 +176,8 @@ enum Order {
     Ahead(u32),
     /// One that was missing.
     Late,
+    /// One before the first that was seen.
+    Early,
     /// One that was there.
     Again,
 }
@@ -181,6 +187,7 @@ impl Sequence {
         let after = psn.wrapping_add(1) & PSN;
         let Some(next) = self.next else {
             (self.next, self.slack) = (Some(after), takes);
+            self.early.push((psn.wrapping_sub(BEFORE) & PSN, BEFORE));
             return Order::Next;
         };
         let ahead = psn.wrapping_sub(next) & PSN;
@@ -201,15 +208,25 @@ impl Sequence {
 
     /// One behind the next: was it missing?
     fn fill(&mut self, psn: u32) -> Order {
-        let inside = |(first, count): &(u32, u32)| psn.wrapping_sub(*first) & PSN < *count;
-        let Some(at) = self.holes.iter().position(inside) else { return Order::Again };
-        let (first, count) = self.holes.remove(at);
-        let before = psn.wrapping_sub(first) & PSN;
-        let after = count - before - 1;
-        let parts = [(first, before), (psn.wrapping_add(1) & PSN, after)];
-        self.holes.extend(parts.into_iter().filter(|(_, count)| 0 < *count));
-        Order::Late
+        match (fill(&mut self.holes, psn), fill(&mut self.early, psn)) {
+            (true, _) => Order::Late,
+            (false, true) => Order::Early,
+            (false, false) => Order::Again,
+        }
     }
+}
+
+/// Takes a number out of the hole that has it, if one has.
+fn fill(holes: &mut Vec<(u32, u32)>, psn: u32) -> bool {
+    let inside = |(first, count): &(u32, u32)| psn.wrapping_sub(*first) & PSN < *count;
+    let Some(at) = holes.iter().position(inside) else { return false };
+    let (first, count) = holes.remove(at);
+    let before = psn.wrapping_sub(first) & PSN;
+    let after = count - before - 1;
+    let parts = [(first, before), (psn.wrapping_add(1) & PSN, after)];
+    holes.extend(parts.into_iter().filter(|(_, count)| 0 < *count));
+    holes.truncate(MAX_HOLES);
+    true
 }
 
 /// One direction of a queue pair.
@@ -361,8 +378,9 @@ impl Flows {
                 self.holes += 1;
                 self.wire.missing += u64::from(missing);
             }
-            Order::Late => {
-                self.wire.missing = self.wire.missing.saturating_sub(1);
+            Order::Late | Order::Early => {
+                let was_missing = u64::from(order == Order::Late);
+                self.wire.missing = self.wire.missing.saturating_sub(was_missing);
                 // The receiver asked for it: it was lost and comes again.
                 let asked = self.wanted.get(&(seen.dst, seen.src));
                 match asked.is_some_and(|numbers| numbers.contains(&seen.psn)) {

@@ -93,6 +93,12 @@ pub struct CounterRow {
 }
 
 impl CounterRow {
+    /// By how much it grows in a second, where files say when it was read.
+    pub fn per_second(&self) -> Option<f64> {
+        let seconds = self.seconds.filter(|seconds| 0.0 < *seconds)?;
+        self.difference.filter(|grown| 0.0 <= *grown).map(|grown| grown / seconds)
+    }
+
     /// What counts of it: the difference, if there is one.
     fn grown(&self) -> f64 {
         self.difference.unwrap_or(self.value)

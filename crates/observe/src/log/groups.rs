@@ -61,8 +61,50 @@ pub(super) struct Join {
     pub notes: Notes,
 }
 
-/// Adds the communicators of a file to what was observed.
-pub(super) fn assemble(joins: Vec<Join>, left: Vec<Notes>, reading: &mut Reading<'_>) {
+/// A GPU: its server, the process, and its number there.
+pub(super) type Gpu = (String, u32, i32);
+
+impl Join {
+    fn gpu(&self) -> Gpu {
+        (self.host.clone(), self.process, self.device)
+    }
+}
+
+/// Adds the communicators of a file to what was observed. Which of them a GPU means by an address.
+pub(super) fn assemble(
+    joins: Vec<Join>,
+    left: Vec<Notes>,
+    reading: &mut Reading<'_>,
+) -> BTreeMap<(Gpu, String), usize> {
+    let groups = put_together(joins);
+    let (jobs, ranks) = jobs(&groups);
+    let cluster = &mut reading.observed.cluster;
+    cluster.jobs += jobs;
+    cluster.ranks = cluster.ranks.max(ranks);
+    let nodes = groups.iter().flatten().filter_map(|join| join.notes.nodes).max();
+    cluster.nodes = cluster.nodes.max(nodes);
+    let world = groups.iter().max_by_key(|group| group.len());
+    let world = world.filter(|group| jobs == 1 && group[0].size as usize == group.len());
+    let world: BTreeMap<_, u32> =
+        world.into_iter().flatten().map(|join| (join.gpu(), join.rank)).collect();
+    let mut known = BTreeMap::new();
+    for (joins, at) in groups.iter().zip(reading.observed.communicators.len()..) {
+        known.extend(joins.iter().map(|join| ((join.gpu(), join.address.clone()), at)));
+    }
+    let of = |joins: &Vec<Join>| Communicator { members: members(joins, &world), ..of(joins) };
+    let mut communicators: Vec<Communicator> = groups.iter().map(of).collect();
+    if communicators.is_empty() {
+        communicators.extend(without_names(left));
+        if let [one] = &communicators[..] {
+            cluster.ranks = cluster.ranks.max(Some(one.size));
+        }
+    }
+    reading.observed.communicators.extend(communicators);
+    known
+}
+
+/// Who talks to whom.
+fn put_together(joins: Vec<Join>) -> Vec<Vec<Join>> {
     let per_host = gpus_per_host(&joins);
     let mut groups: Vec<Vec<Join>> = Vec::new();
     let mut named: BTreeMap<(String, u32), Vec<usize>> = BTreeMap::new();
@@ -98,20 +140,15 @@ pub(super) fn assemble(joins: Vec<Join>, left: Vec<Notes>, reading: &mut Reading
         }
         groups[place].push(join);
     }
-    let (jobs, ranks) = jobs(&groups);
-    let cluster = &mut reading.observed.cluster;
-    cluster.jobs += jobs;
-    cluster.ranks = cluster.ranks.max(ranks);
-    let nodes = groups.iter().flatten().filter_map(|join| join.notes.nodes).max();
-    cluster.nodes = cluster.nodes.max(nodes);
-    let mut communicators: Vec<Communicator> = groups.iter().map(|joins| of(joins)).collect();
-    if communicators.is_empty() {
-        communicators.extend(without_names(left));
-        if let [one] = &communicators[..] {
-            cluster.ranks = cluster.ranks.max(Some(one.size));
-        }
-    }
-    reading.observed.communicators.extend(communicators);
+    groups
+}
+
+/// The ranks of a group in the job, if all of them are known.
+fn members(joins: &[Join], world: &BTreeMap<Gpu, u32>) -> Vec<u32> {
+    let ranks: BTreeMap<u32, u32> =
+        joins.iter().filter_map(|join| Some((join.rank, *world.get(&join.gpu())?))).collect();
+    let is_whole = ranks.len() == joins[0].size as usize;
+    if is_whole { ranks.into_values().collect() } else { Vec::new() }
 }
 
 /// The most GPUs that one server has.

@@ -10,7 +10,7 @@ use super::groups::{self, Join, Notes};
 use super::prefix::{Writer, writer};
 use super::words::{after, decimal, digits, find, has, number, split, word};
 use crate::format::Reading;
-use crate::observed::{Cluster, CollectiveKey, Kind, Nic, QueuePair, Quote};
+use crate::observed::{Cluster, CollectiveKey, InGroup, Kind, Nic, QueuePair, Quote};
 
 /// So many different warnings are told apart.
 const MAX_WARNINGS: usize = 200;
@@ -31,8 +31,10 @@ struct Gpu {
     /// Those of them that it has begun to join.
     begun: Vec<usize>,
     names_first: bool,
-    /// How often it called each collective.
-    calls: BTreeMap<(Kind, u64, u32), u64>,
+    /// How often it called each collective, by the place of its communicator's address.
+    calls: BTreeMap<(Kind, u64, u32, usize), u64>,
+    /// Addresses of communicators that it called, as lines say them.
+    called: Vec<String>,
 }
 
 /// What the lines of a file have said so far.
@@ -389,7 +391,13 @@ impl Nccl {
             _ => 1,
         };
         let bytes = count.saturating_mul(size).saturating_mul(parts);
-        *self.gpus[self.current].calls.entry((kind, bytes, ranks)).or_default() += 1;
+        let gpu = &mut self.gpus[self.current];
+        let address = word(message, " comm ").unwrap_or_default();
+        let place = gpu.called.iter().rposition(|known| known == address).unwrap_or_else(|| {
+            gpu.called.push(address.to_owned());
+            gpu.called.len() - 1
+        });
+        *gpu.calls.entry((kind, bytes, ranks, place)).or_default() += 1;
         true
     }
 
@@ -456,9 +464,13 @@ impl Nccl {
             if let Some(host) = reading.observed.cluster.hosts.get_mut(&gpu.host) {
                 host.lines += gpu.lines;
             }
-            for (key, times) in &gpu.calls {
-                let most = calls.entry(*key).or_default();
-                *most = (*most).max(*times);
+            let mut own: BTreeMap<(Kind, u64, u32), u64> = BTreeMap::new();
+            for ((kind, bytes, ranks, _), times) in &gpu.calls {
+                *own.entry((*kind, *bytes, *ranks)).or_default() += times;
+            }
+            for (key, times) in own {
+                let most = calls.entry(key).or_default();
+                *most = (*most).max(times);
             }
         }
         for ((kind, bytes, ranks), times) in calls {
@@ -467,8 +479,29 @@ impl Nccl {
             reading.observed.collectives.0.entry(key).or_default().count += times;
         }
         reading.observed.queue_pairs.extend(self.queue_pairs.into_values());
-        let left: Vec<Notes> = self.gpus.into_iter().map(|gpu| gpu.pending).collect();
-        groups::assemble(self.joins, left, reading);
+        let left: Vec<Notes> =
+            self.gpus.iter_mut().map(|gpu| std::mem::take(&mut gpu.pending)).collect();
+        let known = groups::assemble(self.joins, left, reading);
+        for (number, gpu) in self.gpus.into_iter().enumerate() {
+            let whose = (reading.observed.sources.len(), number);
+            let mut own: BTreeMap<usize, InGroup> = BTreeMap::new();
+            for ((kind, bytes, ranks, place), times) in gpu.calls {
+                let group = own.entry(place).or_default();
+                group.size = group.size.max(ranks);
+                group.add(kind, times, bytes);
+            }
+            let mut called = gpu.called;
+            for (place, mut group) in own {
+                let address = std::mem::take(&mut called[place]);
+                let at = ((gpu.host.clone(), gpu.process, gpu.device), address);
+                if let Some(joined) = known.get(&at) {
+                    let joined = &reading.observed.communicators[*joined];
+                    group.size = joined.size;
+                    group.members.clone_from(&joined.members);
+                }
+                reading.observed.in_groups.push(InGroup { whose, ..group });
+            }
+        }
         let library = if self.is_rccl { "an RCCL log" } else { "an NCCL log" };
         if 0 < self.lines {
             reading.source.kind = library.to_owned();

@@ -3,6 +3,8 @@
 //! Dumps are pickles or JSON; what Python prints of them is read too. The rank is not in the file:
 //! it is the number at the end of its name.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::lenient;
@@ -10,7 +12,7 @@ use super::pickle;
 use super::{type_bytes, whole};
 use crate::format::{Format, Reading};
 use crate::input::{Input, ReadError};
-use crate::observed::{Arrival, CollectiveKey, Communicator, Kind, Quote};
+use crate::observed::{Arrival, CollectiveKey, Communicator, InGroup, Kind, Quote};
 
 /// As JSON, or as Python prints it.
 pub const JSON: Format = Format {
@@ -63,12 +65,16 @@ fn dump_of(dump: &Value, reading: &mut Reading<'_>) -> Result<(), ReadError> {
         Value::Null => &[],
         _ => return Err(ReadError::new("`entries` is no list")),
     };
+    let mut in_groups = BTreeMap::new();
     for (index, entry) in entries.iter().enumerate() {
-        match add(entry, rank, index, reading) {
+        match add(entry, rank, index, &mut in_groups, reading) {
             true => reading.source.read += 1,
             false => reading.source.skipped += 1,
         }
     }
+    let whose = (reading.observed.sources.len(), 0);
+    let own = in_groups.into_values().map(|own| InGroup { whose, ..own });
+    reading.observed.in_groups.extend(own);
     Ok(())
 }
 
@@ -110,7 +116,13 @@ fn groups(config: &Value, reading: &mut Reading<'_>) {
     }
 }
 
-fn add(entry: &Value, rank: Option<u32>, index: usize, reading: &mut Reading<'_>) -> bool {
+fn add(
+    entry: &Value,
+    rank: Option<u32>,
+    index: usize,
+    in_groups: &mut BTreeMap<String, InGroup>,
+    reading: &mut Reading<'_>,
+) -> bool {
     let name = entry["profiling_name"].as_str().unwrap_or_default();
     let Some(kind) = Kind::of(name) else { return false };
     let bytes = |sizes: &str, types: &str| {
@@ -132,7 +144,19 @@ fn add(entry: &Value, rank: Option<u32>, index: usize, reading: &mut Reading<'_>
     };
     let begins = format!("process group {group}");
     let known = reading.observed.communicators.iter().rev();
-    let ranks = known.filter(|known| known.id.starts_with(&begins)).map(|known| known.size).next();
+    let mut known = known.filter(|known| {
+        let rest = known.id.strip_prefix(&begins);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    });
+    let known = known.next();
+    let ranks = known.map(|known| known.size);
+    let own = in_groups.entry(group.clone()).or_insert_with(|| InGroup {
+        name: known.map_or(group.as_str(), |known| &known.id["process group ".len()..]).to_owned(),
+        size: ranks.unwrap_or(0),
+        members: known.map_or(Vec::new(), |known| known.members.clone()),
+        ..InGroup::default()
+    });
+    own.add(kind, 1, bytes);
     let ns = |key: &str| entry[key].as_f64();
     let seen = ns("time_discovered_started_ns").zip(ns("time_discovered_completed_ns"));
     let time_us = ns("duration_ms").map(|ms| ms * 1e3);

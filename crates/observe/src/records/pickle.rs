@@ -27,9 +27,15 @@ enum Item {
 /// Why it stopped, and at which byte.
 type PickleError = (usize, String);
 
-/// Whether the first bytes are of a pickle: protocol 2 to 5.
+/// Whether the first bytes are of a pickle: protocol 2 to 5, or a dictionary of protocol 0 or 1.
 pub(super) fn is_pickle(head: &[u8]) -> bool {
-    matches!(head, [0x80, 2..=5, ..])
+    let memo =
+        |rest: &[u8]| matches!(rest, [b'0' | b'1', b'\n', ..] | [b'0' | b'1', b'\r', b'\n', ..]);
+    match head {
+        [0x80, 2..=5, ..] | [b'}', b'q', 0 | 1, b'(', ..] => true,
+        [b'(', b'd', b'p', rest @ ..] => memo(rest),
+        _ => false,
+    }
 }
 
 /// The value that a pickle holds.
@@ -98,9 +104,44 @@ impl Machine<'_> {
     fn line(&mut self) -> Result<String, PickleError> {
         let rest = &self.bytes[self.at..];
         let Some(end) = memchr::memchr(b'\n', rest) else { return self.wrong("a name has no end") };
-        let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+        // Bytes are the first 256 letters of Unicode.
+        let line = rest[..end].iter().copied().map(char::from).collect();
         self.at += end + 1;
         Ok(line)
+    }
+
+    /// A number that is written out, as protocol 0 does.
+    fn digits<T: std::str::FromStr>(&mut self) -> Result<T, PickleError> {
+        let line = self.line()?;
+        line.trim().trim_end_matches('L').parse().or_else(|_| self.wrong("no number stands there"))
+    }
+
+    /// Text with escapes: between quotes, or of Unicode without any.
+    fn escaped(&mut self) -> Result<String, PickleError> {
+        let line = self.line()?;
+        let line = line.trim_end_matches('\r');
+        let inner = |quote| line.strip_prefix(quote)?.strip_suffix(quote);
+        let (inner, is_quoted) = match inner('\'').or_else(|| inner('"')) {
+            Some(inner) => (inner, true),
+            None => (line, false),
+        };
+        let (mut text, mut letters) = (String::new(), inner.chars());
+        while let Some(letter) = letters.next() {
+            let escape = if letter == '\\' { letters.next() } else { None };
+            let digits = match (escape, is_quoted) {
+                (Some('x'), true) => 2,
+                (Some('u'), false) => 4,
+                (Some('U'), false) => 8,
+                (other, _) => {
+                    text.push(other.unwrap_or(letter));
+                    continue;
+                }
+            };
+            let code: String = letters.by_ref().take(digits).collect();
+            let code = u32::from_str_radix(&code, 16).ok().and_then(char::from_u32);
+            text.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        Ok(text)
     }
 
     fn pop(&mut self) -> Result<Item, PickleError> {
@@ -180,11 +221,15 @@ impl Machine<'_> {
                 b'q' => self.unsigned(1).and_then(|index| self.remember(index))?,
                 b'r' => self.unsigned(4).and_then(|index| self.remember(index))?,
                 0x94 => self.remember(self.memo.len())?,
+                b'p' => self.digits().and_then(|index| self.remember(index))?,
+                b'g' => self.digits().and_then(|index| self.recall(index))?,
                 b'h' => self.unsigned(1).and_then(|index| self.recall(index))?,
                 b'j' => self.unsigned(4).and_then(|index| self.recall(index))?,
                 b'N' | 0x88 | 0x89 | b'K' | b'M' | b'J' | b'G' | 0x8a | 0x8b => {
                     self.number(code)?
                 }
+                b'I' | b'L' | b'F' => self.written(code)?,
+                b'S' | b'V' => self.escaped().map(|text| self.push(text))?,
                 b'X' | 0x8c | 0x8d | b'U' | b'T' | b'C' | b'B' | 0x8e => self.text(code)?,
                 b']' | b'}' | b')' | b'l' | b'd' | b't' | 0x85..=0x87 => self.container(code)?,
                 b'a' | b'e' | b's' | b'u' => self.fill(code)?,
@@ -268,6 +313,28 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// A number of protocol 0; truth is the integer `01` or `00`.
+    fn written(&mut self, code: u8) -> Result<(), PickleError> {
+        let rest = &self.bytes[self.at..];
+        if code == b'I' && (rest.starts_with(b"01\n") || rest.starts_with(b"00\n")) {
+            let is_true = rest[1] == b'1';
+            self.at += 3;
+            self.push(is_true);
+            return Ok(());
+        }
+        match code {
+            b'F' => {
+                let number = Number::from_f64(self.digits()?);
+                self.push(number.map_or(Value::Null, Value::Number));
+            }
+            _ => {
+                let number: i64 = self.digits()?;
+                self.push(number);
+            }
+        }
+        Ok(())
+    }
+
     fn text(&mut self, code: u8) -> Result<(), PickleError> {
         let length = match code {
             0x8c | b'U' | b'C' => self.unsigned(1)?,
@@ -326,6 +393,28 @@ mod tests {
     fn plain_values_come_out() {
         let wanted = json!({"a": [1, -2, 1_u64 << 40], "b": [null, true, 1.5], "c": "é"});
         assert_eq!(value(FOUR), Ok(wanted));
+    }
+
+    /// Oracle: what Python 3.11 writes under protocols 0 and 1.
+    #[test]
+    fn old_protocols_are_read() {
+        let zero =
+            b"(dp0\nVversion\np1\nV2.5\np2\nsVa\np3\n(lp4\nI1\naI-2\naL70000000000L\naF1.5\n\
+            aI01\naI00\naNaVit's \xe9\\u005c ok\np5\nasVt\np6\n(I1\nI2\ntp7\ns.";
+        let one =
+            b"}q\x00(X\x07\x00\x00\x00versionq\x01X\x03\x00\x00\x002.5q\x02X\x01\x00\x00\x00a\
+            q\x03]q\x04(K\x01J\xfe\xff\xff\xffL70000000000L\nG?\xf8\x00\x00\x00\x00\x00\x00I01\n\
+            I00\nNX\x0b\
+            \x00\x00\x00it's \xc3\xa9\\ okq\x05eX\x01\x00\x00\x00tq\x06(K\x01K\x02tq\x07u.";
+        let list = json!([1, -2, 70_000_000_000_u64, 1.5, true, false, null, "it's é\\ ok"]);
+        let wanted = json!({"version": "2.5", "a": list, "t": [1, 2]});
+        for bytes in [&zero[..], &one[..]] {
+            assert!(is_pickle(bytes));
+            assert_eq!(value(bytes).as_ref(), Ok(&wanted));
+            assert!((0..bytes.len()).all(|end| value(&bytes[..end]).is_err()));
+        }
+        assert_eq!(value(b"S'a\\x41\\''\n."), Ok(json!("aA'")));
+        assert!(value(b"I1x\n.").is_err() && value(b"g5\n.").is_err());
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Which collectives dominate the load of the network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::CollectiveSummary;
-use crate::observed::Kind;
+use super::{CollectiveSummary, axes};
+use crate::observed::{InGroup, Kind};
 
 /// What collectives put on the network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,8 +22,9 @@ pub struct Load {
     pub without_size: u64,
 }
 
-/// Sums up collectives; those of benchmarks only where there are no others.
-pub(super) fn of(collectives: &[CollectiveSummary]) -> Option<Load> {
+/// Sums up collectives; those of benchmarks only where there are no others. What Chakra traces
+/// count is what a rank puts in, so that their groups tell what it sends.
+pub(super) fn of(collectives: &[CollectiveSummary], in_groups: &[InGroup]) -> Option<Load> {
     let is_table = |row: &&CollectiveSummary| row.from.contains("-tests");
     let (tables, others): (Vec<_>, Vec<_>) = collectives.iter().partition(is_table);
     let (rows, whose) = match others.is_empty() {
@@ -32,11 +33,22 @@ pub(super) fn of(collectives: &[CollectiveSummary]) -> Option<Load> {
     };
     let mut by_kind: BTreeMap<&'static str, f64> = BTreeMap::new();
     let mut without_size = 0;
+    let puts_in: Vec<&InGroup> = in_groups.iter().filter(|group| group.puts_in).collect();
+    let files: BTreeSet<_> = puts_in.iter().map(|group| group.whose).collect();
+    for group in &puts_in {
+        for (kind, (_, bytes)) in group.sent.iter().filter(|(kind, _)| **kind != Kind::Barrier) {
+            *by_kind.entry(kind.name()).or_default() +=
+                axes::sent(group, *kind, *bytes) / files.len() as f64;
+        }
+    }
     for row in rows.iter().filter(|row| row.kind != Kind::Barrier) {
         if row.bytes == 0 {
             // Benchmarks and logs say 0 where nothing is sent.
             let is_said = row.from.contains("-tests") || row.from.starts_with("NCCL log");
             without_size += if is_said { 0 } else { row.count };
+            continue;
+        }
+        if row.from == "Chakra" && !puts_in.is_empty() {
             continue;
         }
         // Where nobody says how many ranks there are, there are many.

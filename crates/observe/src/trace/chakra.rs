@@ -9,7 +9,7 @@ use std::io::{BufRead, Read};
 use crate::format::{Format, Reading};
 use crate::input::{Input, ReadError};
 use crate::observed::{
-    CalledByRank as CollectiveTimes, CollectiveKey, Does, Kind, RankWork, WorkNode,
+    CalledByRank as CollectiveTimes, CollectiveKey, Does, InGroup, Kind, RankWork, WorkNode,
 };
 
 /// Such a file.
@@ -172,6 +172,7 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErro
     let mut message = Vec::new();
     let mut number = 0;
     let mut found = CollectiveTimes::new();
+    let mut in_groups: BTreeMap<(String, [u64; 2]), InGroup> = BTreeMap::new();
     let kept: usize = reading.observed.workloads.iter().map(|work| work.nodes.len()).sum();
     let file = reading.source.file.clone();
     let mut work = RankWork { rank: rank_of(&file), file, ..RankWork::default() };
@@ -196,6 +197,7 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErro
             reading.source.read += 1;
             let node = node(&message);
             add(&node, &mut found);
+            in_group(&node, &mut in_groups);
             match kept + work.nodes.len() < MAX_NODES {
                 true => work.nodes.push(node.work()),
                 false => work.left_out += 1,
@@ -205,6 +207,9 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErro
     };
     reading.observed.collectives.add_ranks(found);
     reading.observed.workloads.push(work);
+    let whose = (reading.observed.sources.len(), 0);
+    let own = in_groups.into_values().map(|own| InGroup { whose, ..own });
+    reading.observed.in_groups.extend(own);
     result
 }
 
@@ -301,6 +306,26 @@ fn attribute_of(bytes: &[u8], node: &mut Node) {
         (b"comm_size", Some(value)) => node.bytes = value,
         _ => {}
     }
+}
+
+/// Adds what a node sends to its group: that of a message is its two ends.
+fn in_group(node: &Node, groups: &mut BTreeMap<(String, [u64; 2]), InGroup>) {
+    let [from, to, _] = node.ends;
+    let (kind, ends) = match (node.collective(), node.kind) {
+        (Some(kind), _) => (kind, [0, 0]),
+        (None, SEND) => (Kind::SendRecv, [from.min(to), from.max(to)]),
+        (None, _) => return,
+    };
+    let own = groups.entry((node.group.clone(), ends)).or_insert_with(|| InGroup {
+        name: node.group.clone(),
+        puts_in: true,
+        ..InGroup::default()
+    });
+    if kind == Kind::SendRecv && from != to {
+        own.members = ends.iter().filter_map(|end| u32::try_from(*end).ok()).collect();
+        own.size = 2;
+    }
+    own.add(kind, 1, node.bytes);
 }
 
 fn add(node: &Node, found: &mut CollectiveTimes) {

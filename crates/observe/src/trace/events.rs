@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::spans::{Does, Spans};
 use crate::format::{Format, Reading};
 use crate::input::{Input, ReadError};
-use crate::observed::{Arrival, CollectiveKey, Communicator, Kind};
+use crate::observed::{Arrival, CollectiveKey, Communicator, InGroup, Kind};
 use crate::records::type_bytes;
 
 /// PyTorch's and XLA's traces.
@@ -68,6 +68,8 @@ struct Args {
     group_size: Value,
     #[serde(default, rename = "Process Group Name")]
     group_name: Value,
+    #[serde(default, rename = "Process Group Description")]
+    group_purpose: Value,
     #[serde(default, rename = "Process Group Ranks")]
     group_ranks: Value,
 }
@@ -95,6 +97,7 @@ struct Events {
     bare: BTreeMap<Kind, Vec<f64>>,
     sized: BTreeMap<CollectiveKey, Vec<f64>>,
     groups: BTreeMap<String, (u32, Vec<u32>)>,
+    in_groups: BTreeMap<String, InGroup>,
     arrivals: Vec<(String, f64, f64)>,
     /// Whether all-to-alls, and whether sends to single ranks, were called.
     exchanges: bool,
@@ -193,6 +196,10 @@ impl Events {
             let Some(name) = text(&group["pg_name"]) else { continue };
             let ranks = group["ranks"].as_array().into_iter().flatten().filter_map(whole);
             let size = whole(&group["pg_size"]).unwrap_or(0);
+            if let Some(purpose) = text(&group["pg_desc"]) {
+                self.in_groups.entry(name.to_owned()).or_default().name =
+                    named(name, Some(purpose));
+            }
             self.groups.insert(name.to_owned(), (size, ranks.collect()));
         }
     }
@@ -295,6 +302,15 @@ impl Events {
         match bytes.filter(|_| 0.0 < elements && elements < 1e18) {
             Some(each) => {
                 let (bytes, from) = (elements as u64 * each, "trace".to_owned());
+                if let Some(args) = args
+                    && let Some(name) = text(&args.group_name)
+                {
+                    let own = self.in_groups.entry(name.to_owned()).or_default();
+                    own.add(kind, 1, bytes);
+                    if own.name.is_empty() {
+                        own.name = named(name, text(&args.group_purpose));
+                    }
+                }
                 let key = CollectiveKey { kind, bytes, ranks, from };
                 self.sized.entry(key).or_default().push(us);
             }
@@ -373,6 +389,14 @@ impl Events {
                 reading.observed.arrivals.add(arrival);
             }
         }
+        let whose = (reading.observed.sources.len(), 0);
+        for (name, mut own) in std::mem::take(&mut self.in_groups) {
+            if let Some((size, members)) = self.groups.get(&name).filter(|_| !own.sent.is_empty()) {
+                (own.whose, own.size) = (whose, *size);
+                own.members.clone_from(members);
+                reading.observed.in_groups.push(own);
+            }
+        }
         for (name, (size, members)) in std::mem::take(&mut self.groups) {
             let id = format!("process group {name}");
             let known = &mut reading.observed.communicators;
@@ -384,6 +408,14 @@ impl Events {
             let seen = rank.into_iter().collect();
             known.push(Communicator { id, size, members, seen, ..Communicator::default() });
         }
+    }
+}
+
+/// A group's name, with what it is for if that is said.
+fn named(name: &str, purpose: Option<&str>) -> String {
+    match purpose.filter(|purpose| !matches!(*purpose, "undefined" | "")) {
+        Some(purpose) => format!("{name} {purpose}"),
+        None => name.to_owned(),
     }
 }
 

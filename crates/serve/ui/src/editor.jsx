@@ -12,7 +12,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { at, choices, facts, inlineAt, tableAt } from "./schema.js";
 
 const look = EditorView.theme({
-  "&": { color: "var(--ink)", backgroundColor: "var(--ground)", fontSize: "13px", height: "28rem" },
+  "&": { color: "var(--ink)", backgroundColor: "var(--ground)", fontSize: "13px", height: "var(--height)" },
   "&.cm-focused": { outline: "2px solid var(--accent)" },
   ".cm-scroller": { fontFamily: 'ui-monospace, "Liberation Mono", monospace', lineHeight: "1.5" },
   ".cm-content": { caretColor: "var(--ink)" },

@@ -12,16 +12,18 @@ const KINDS = {
   pause: { title: "pause", whole: "paused_s", over: "paused", show: seconds, now: percent },
 };
 
-// Readable on light and dark ground.
-const RAMP = [[127, 149, 171], [217, 164, 0], [196, 0, 26]];
+// From what does nothing to what stands out most, on light and on dark ground.
+const RAMPS = { light: [[127, 149, 171], [217, 164, 0], [196, 0, 26]], dark: [[92, 110, 130], [214, 170, 40], [255, 112, 96]] };
 const STEPS = 24;
-const colour = (share) => {
+const colour = (ramp, share) => {
   const at = Math.max(0, Math.min(1, share)) * 2;
-  const [from, to] = at < 1 ? [RAMP[0], RAMP[1]] : [RAMP[1], RAMP[2]];
+  const [from, to] = at < 1 ? [ramp[0], ramp[1]] : [ramp[1], ramp[2]];
   const mix = from.map((part, of) => Math.round(part + (to[of] - part) * (at % 1 || (at === 2 ? 1 : 0))));
   return `rgb(${mix.join(",")})`;
 };
-const SHADES = Array.from({ length: STEPS + 1 }, (_, step) => colour(step / STEPS));
+const SHADES = Object.fromEntries(Object.entries(RAMPS).map(([ground, ramp]) => [ground, Array.from({ length: STEPS + 1 }, (_, step) => colour(ramp, step / STEPS))]));
+/** Flows have no queues. */
+const knowsQueues = (film) => film.over_time.queued_bytes.some((values) => values.length);
 
 /** Places of nodes, cables with both directions, ports of nodes. */
 const arrange = (film) => {
@@ -86,7 +88,7 @@ const numberOf = (film, link) => {
 };
 const nameOf = (film, link) => {
   const number = numberOf(film, link);
-  return `${film.nodes.name[film.links.from[link]]} → ${film.nodes.name[film.links.to[link]]}${number ? `, cable ${number}` : ""}`;
+  return `${film.nodes.name[film.links.from[link]]} → ${film.nodes.name[film.links.to[link]]}${number ? ` (${number})` : ""}`;
 };
 
 /** A link's value now; undefined where nothing is known of this moment. */
@@ -126,6 +128,7 @@ const draw = (canvas, film, plan, value, most, view, size, chosen) => {
   const pen = canvas.getContext("2d");
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   const style = getComputedStyle(canvas);
+  const shades = SHADES[matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"];
   const [ink, soft, ground] = ["--ink", "--soft", "--ground"].map((name) => style.getPropertyValue(name));
   const left = (node) => (plan.x[node] - view.x) * view.k * width;
   const top = (node) => 46 + plan.y[node] * (height - 92);
@@ -143,7 +146,7 @@ const draw = (canvas, film, plan, value, most, view, size, chosen) => {
   const shade = (now) => (now === undefined || most <= 0 ? -1 : Math.round(STEPS * now / most));
   const byShade = Map.groupBy ? Map.groupBy(lines.values(), ({ now }) => shade(now)) : [...lines.values()].reduce((all, line) => all.set(shade(line.now), [...(all.get(shade(line.now)) ?? []), line]), new Map());
   for (const [step, members] of [...byShade].sort((a, b) => a[0] - b[0])) {
-    pen.strokeStyle = step < 0 ? soft : SHADES[step];
+    pen.strokeStyle = step < 0 ? soft : shades[step];
     pen.globalAlpha = step < 0 ? 0.15 : lines.size > 3000 ? 0.35 + 0.65 * step / STEPS : 0.9;
     pen.lineWidth = 1 + 1.6 * Math.max(0, step) / STEPS;
     pen.beginPath();
@@ -168,18 +171,22 @@ const draw = (canvas, film, plan, value, most, view, size, chosen) => {
     const half = Math.max(1, Math.min(9, each * 0.35));
     let drawn = -Infinity;
     let written = -Infinity;
+    pen.font = "12px system-ui, sans-serif";
+    // Where full names do not fit beside each other, the first has its own and the others their numbers.
+    const isTight = members.some((node) => pen.measureText(film.nodes.name[node]).width + 10 > each);
+    let isFirst = true;
     for (const node of members) {
       const at = left(node);
       if (at < -60 || at > width + 60 || (at - drawn < 1.5 && node !== chosen.node)) continue;
       drawn = at;
       pen.fillStyle = node === chosen.node ? style.getPropertyValue("--accent") : ink;
       pen.fillRect(at - half, top(node) - half, 2 * half, 2 * half);
-      const name = film.nodes.name[node];
-      pen.font = "12px system-ui, sans-serif";
+      const name = isTight && !isFirst ? film.nodes.name[node].match(/\S*$/)[0] : film.nodes.name[node];
       const wide = pen.measureText(name).width + 10;
       // A name at the edge moves in, so that it is whole.
       const middle = at < 0 || at > width ? at : Math.max(wide / 2, Math.min(width - wide / 2, at));
-      if (middle - wide / 2 < written || each < 3) continue;
+      if (middle - wide / 2 < written) continue;
+      isFirst = false;
       written = middle + wide / 2;
       pen.textAlign = "center";
       pen.strokeStyle = ground;
@@ -196,7 +203,7 @@ const Ports = ({ film, plan, node, value, show, choose }) => (
   <div class="scroll" tabIndex={0} role="region" aria-label="links">
     <table>
       <caption>{film.nodes.name[node]}: {plan.ports[node].length} {plan.ports[node].length === 1 ? "port" : "ports"}</caption>
-      <thead><tr><th>port to</th>{["out", "in", "queue pairs out", "deepest queue", "paused"].map((name) => <th key={name} class="number">{name}</th>)}</tr></thead>
+      <thead><tr><th>port to</th>{["out", "in", "queue pairs out", ...(knowsQueues(film) ? ["deepest queue", "paused"] : [])].map((name) => <th key={name} class="number">{name}</th>)}</tr></thead>
       <tbody>{plan.ports[node].map((at) => {
         const cable = plan.cables[at];
         const out = film.links.from[cable.up] === node ? cable.up : cable.down;
@@ -204,7 +211,7 @@ const Ports = ({ film, plan, node, value, show, choose }) => (
         const other = cable.low === node ? cable.high : cable.low;
         const text = (link) => { const now = link === undefined ? undefined : value(link); return now === undefined ? "–" : show(now); };
         const of = out ?? into;
-        return <tr key={at}><td><button class="link" onClick={() => choose(at)}>{film.nodes.name[other]}</button></td><td class="number">{text(out)}</td><td class="number">{text(into)}</td><td class="number">{film.links.queue_pairs[of]}</td><td class="number">{bytes(film.links.peak_queue_bytes[of])}</td><td class="number">{seconds(film.links.paused_s[of])}</td></tr>;
+        return <tr key={at}><td><button class="link" onClick={() => choose(at)}>{film.nodes.name[other]}</button></td><td class="number">{text(out)}</td><td class="number">{text(into)}</td><td class="number">{film.links.queue_pairs[of]}</td>{knowsQueues(film) ? <><td class="number">{bytes(film.links.peak_queue_bytes[of])}</td><td class="number">{seconds(film.links.paused_s[of])}</td></> : null}</tr>;
       })}</tbody>
     </table>
   </div>
@@ -219,7 +226,7 @@ const Cable = ({ film, plan, at, frame, kind }) => (
       return (
         <article key={link}>
           <h3>{nameOf(film, link)}</h3>
-          <p>{rate[link] / 1e9} Gb/s; {percent(load[link])} of it over the run, {bytes(carried[link])} of {pairs[link]} queue pairs; deepest queue {bytes(queue[link])}, paused {seconds(paused[link])}.</p>
+          <p>{rate[link] / 1e9} Gb/s; {percent(load[link])} of it over the run, {bytes(carried[link])} of {pairs[link]} queue pairs{knowsQueues(film) ? `; deepest queue ${bytes(queue[link])}, paused ${seconds(paused[link])}` : ""}.</p>
           {values.length ? <Spark values={values} frame={frame} label={`${KINDS[kind].title} of ${nameOf(film, link)} over time`} show={KINDS[kind].now} /> : <p class="hint">Nothing is known of this {KINDS[kind].title} over time.</p>}
         </article>
       );
@@ -240,6 +247,7 @@ const Picture = ({ film }) => {
   const width = useWidth(holder);
   const height = Math.min(460, 150 + 110 * plan.rows.length);
   const frames = film.at_s.length;
+  const hasQueues = knowsQueues(film);
   const hasTime = frames > 1 && (film.over_time[KINDS[kind].over] ?? []).some((values) => values.length);
   const at = hasTime ? frame : -1;
   const value = useMemo(() => reader(film, kind, at), [film, kind, at]);
@@ -329,8 +337,9 @@ const Picture = ({ film }) => {
     <div class="fabric">
       <div class="row">
         <fieldset class="kinds"><legend class="hidden">coloured by</legend>
-          {Object.entries(KINDS).map(([key, { title }]) => <label key={key}><input type="radio" name="kind" checked={kind === key} onChange={() => setKind(key)} /> {title}</label>)}
+          {Object.entries(KINDS).map(([key, { title }]) => <label key={key}><input type="radio" name="kind" checked={kind === key} disabled={key !== "load" && !hasQueues} onChange={() => setKind(key)} /> {title}</label>)}
         </fieldset>
+        {hasQueues ? null : <span class="hint">Flows have no queues: the packet engine shows queue and pause.</span>}
         <span class="ramp" aria-hidden="true">0 <i /> {show(most)}</span>
         <button aria-label="zoom in" onClick={() => zoom(1.6)}>+</button>
         <button aria-label="zoom out" onClick={() => zoom(1 / 1.6)}>−</button>
@@ -359,7 +368,7 @@ const Picture = ({ film }) => {
           </div>
           <p class="hint">{known === film.links.from.length ? "" : `${known} of ${film.links.from.length} links, the busiest of each kind, are known over time; the others are grey. `}Left of the slider is the whole run.</p>
         </div>
-      ) : <p class="hint">This run tells {KINDS[kind].title} as a whole, not over time{kind === "load" ? "" : ": run it on the packet engine for that"}.</p>}
+      ) : <p class="hint">This run tells {KINDS[kind].title} as a whole, not over time.</p>}
       {chosen.cable !== undefined ? <Cable film={film} plan={plan} at={chosen.cable} frame={at} kind={kind} /> : null}
       {chosen.node !== undefined ? <Ports film={film} plan={plan} node={chosen.node} value={value} show={show} choose={chooseCable} /> : null}
       <div class="scroll" tabIndex={0} role="region" aria-label="links"><table id="busiest"><caption>Highest {KINDS[kind].title}, {at < 0 ? "the whole run" : `from ${seconds(film.at_s[at])}`}</caption>

@@ -1,6 +1,7 @@
 // Faults at given times as a form: what happens, to what, when and for how long.
 import { useEffect, useState } from "preact/hooks";
 import { at, variants } from "./schema.js";
+import { useTyped } from "./typed.js";
 
 // Names that every fabric has, of each kind of thing that a fault may hit.
 const EXAMPLES = ["NIC 0", "leaf 0", "spine 0", "leaf 0 - spine 0", "leaf * - spine 0", "GPU 0", "server 0"];
@@ -25,10 +26,43 @@ const pairs = (table) => Object.entries(table).filter(([, value]) => value !== "
 /** The same as a list of TOML. */
 export const written = (faults) => `[${faults.map(({ what, ...fault }) => `{ ${[...pairs(fault), `what = { ${pairs(what).join(", ")} }`].join(", ")} }`).join(", ")}]`;
 
-const Field = ({ number, name, value, about, change, list }) => (
-  <label class="field"><span>{name}</span>
-    <input data-fault={`${number}.${name}`} list={list} value={value ?? ""} title={about} onChange={(event) => change(event.target.value.trim())} /></label>
-);
+const Field = ({ number, name, value, about = "", change, list, wide }) => {
+  const { text, handlers } = useTyped(value, value ?? "", (typed) => change(typed.trim()));
+  return (
+    <label class={wide ? "field wide" : "field"}><span>{name}</span>
+      <input data-fault={`${number}.${name}`} list={list} value={text} title={about} placeholder={about.match(/without it, ([^.;]+)/)?.[1]} {...handlers} /></label>
+  );
+};
+
+const FLAP = { on: "NIC 0", from: "500ms", for: "2s", every: "500ms", "down for": "100ms" };
+const ANOTHER = "another …";
+
+/** What if a link flaps: which, when and how often, before it is run. */
+export const Flap = ({ values, run }) => {
+  const [flap, setFlap] = useState(FLAP);
+  const [isOther, setOther] = useState(false);
+  const [isAlone, setAlone] = useState(false);
+  const own = faultsOf(values);
+  const tier = (name) => String(values.find(({ key }) => key === `fabric.${name}.name`)?.value ?? name).replaceAll('"', "");
+  const links = [["NIC 0", "a server's cable"], [`${tier("leaf")} 0 - ${tier("spine")} 0`, "the cables between two switches"]];
+  const change = (name) => (event) => setFlap({ ...flap, [name]: event.target.value });
+  const submit = (event) => {
+    event.preventDefault();
+    const fault = { on: flap.on, at: flap.from, for: flap.for, what: { kind: "flap", period: flap.every, down: flap["down for"] } };
+    run(flap.on, written([...(isAlone ? [] : own), fault]));
+  };
+  return (
+    <form class="fault" id="flap" onSubmit={submit}>
+      <label class="field wide"><span>which link</span>
+        {isOther ? <input name="on" value={flap.on} placeholder="leaf 5 - spine 1" onInput={change("on")} />
+          : <select name="on" value={flap.on} onChange={(event) => { if (event.target.value === ANOTHER) setOther(true); else change("on")(event); }}>
+            {links.map(([name, about]) => <option value={name}>{name}: {about}</option>)}<option>{ANOTHER}</option></select>}</label>
+      {["from", "for", "every", "down for"].map((name) => <label class="field"><span>{name}</span><input name={name} value={flap[name]} onInput={change(name)} /></label>)}
+      {own.length ? <label><input type="checkbox" checked={isAlone} onChange={(event) => setAlone(event.target.checked)} /> in place of the scenario's own {own.length === 1 ? "fault" : `${own.length} faults`}, not on top</label> : null}
+      <button class="primary">Run with it</button>
+    </form>
+  );
+};
 
 export const Faults = ({ values, valid, schema, problems, set }) => {
   const kinds = schema ? variants(schema, ["faults", "what"], "kind") : [];
@@ -53,7 +87,7 @@ export const Faults = ({ values, valid, schema, problems, set }) => {
           <div class="fault" key={number}>
             <label class="field"><span>what</span>
               <select data-fault={`${number}.kind`} value={fault.what.kind} onChange={(event) => choose(number, event.target.value)}>{kinds.map(({ word }) => <option value={word}>{word}</option>)}</select></label>
-            <Field number={number} name="on" value={fault.on} about={about("on")} list="hit" change={(on) => put(number, { ...fault, on })} />
+            <Field number={number} name="on" value={fault.on} about={about("on")} list="hit" wide change={(on) => put(number, { ...fault, on })} />
             {["at", "for", "until"].filter((key) => key !== "until" || fault.until).map((key) => <Field number={number} name={key} value={fault[key]} about={about(key)} change={(value) => put(number, { ...fault, [key]: value })} />)}
             {kind?.fields.map(({ key, about }) => <Field number={number} name={key} value={fault.what[key]} about={about} change={(value) => put(number, { ...fault, what: { ...fault.what, [key]: value } })} />)}
             <button aria-label={`take away fault ${number + 1}`} onClick={() => save(faults.filter((_, place) => place !== number))}>Take away</button>

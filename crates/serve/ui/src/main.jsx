@@ -4,23 +4,28 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ask, save, send } from "./api.js";
 import { Editor } from "./editor.jsx";
 import { Fabric } from "./fabric.jsx";
+import { Flap } from "./faults.jsx";
 import { Files } from "./files.jsx";
-import { Form } from "./form.jsx";
+import { Form, Remedies } from "./form.jsx";
 import { Audit, Login } from "./people.jsx";
-import { Runs, figures, isActive } from "./runs.jsx";
+import { Runs, called, figures, isActive } from "./runs.jsx";
+import { withNames } from "./schema.js";
 import { Sweep } from "./sweep.jsx";
 
 const COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];
 const START = 'from = "small-16"\nname = "My scenario"\n';
+// What the keys of these names take: names of a list.
+const NAMED = ["gpu", "nic", "switch", "model"];
 
 // What people come to ask of a scenario: what each button runs. Which paths queue pairs hash onto is chance, hence the seeds.
-const FLAP = '\n[[faults]]\nat = "500ms"\nfor = "2s"\non = "NIC 0"\nwhat = { kind = "flap", period = "500ms", down = "100ms" }\n';
 const QUESTIONS = [
   ["Non-blocking, 2:1 or 4:1?", { command: "compare", vary: "fabric.oversubscription=1:1,2:1,4:1", seeds: 4 }],
   ["How many queue pairs?", { command: "compare", vary: "network.routing.qps=1,2,4,8,16,32", seeds: 4 }],
   ["RoCE, Spectrum-X, InfiniBand or Ultra Ethernet?", { command: "compare", networks: true, seeds: 4 }],
-  ["What if a link flaps?", { command: "run", more: FLAP }],
 ];
+
+// What is wrong in a preset has no line here.
+const placed = ({ file, line, ...problem }) => (!file || file === "scenario.toml" ? { ...problem, line } : { ...problem, elsewhere: file });
 
 const useRoute = () => {
   const [route, setRoute] = useState(location.hash);
@@ -32,21 +37,22 @@ const useRoute = () => {
   return route;
 };
 
-const Problems = ({ state, goTo }) => (
+const Problems = ({ state, goTo, set }) => (
   <ul id="problems" aria-live="polite">
     {state.trouble ? <li>{state.trouble}</li> : null}
-    {state.valid === true ? <li class="good">This scenario is valid.</li> : null}
+    {state.valid === true ? <li class="good">This scenario is valid.{state.inherited ? ` Inherited from ${state.inherited}.` : ""}</li> : null}
     {state.problems.map((problem) => (
-      <li>{problem.line ? <button type="button" onClick={() => goTo(problem.line)}>line {problem.line}</button> : null} {problem.message}{problem.help ? <div>→ {problem.help}</div> : null}</li>
+      <li>{problem.elsewhere ? <>{problem.elsewhere}: </> : null}{problem.line ? <button type="button" onClick={() => goTo(problem.line)}>line {problem.line}</button> : null} {problem.message}{problem.help ? <div>→ {problem.help} <Remedies problem={problem} set={set} /></div> : null}</li>
     ))}
   </ul>
 );
 
-const Scenario = ({ text, change, pick, state, schema, presets, start, setTrouble, hidden }) => {
+const Scenario = ({ text, change, replace, pick, preset, before, bringBack, state, schema, presets, start, set, settled, setTrouble, hidden }) => {
   const [tab, setTab] = useState("text");
   const [command, setCommand] = useState("run");
   const [collective, setCollective] = useState(COLLECTIVES[0]);
   const [engine, setEngine] = useState("");
+  const [flaps, setFlaps] = useState(false);
   const view = useRef();
   const goTo = (line) => {
     setTab("text");
@@ -54,21 +60,27 @@ const Scenario = ({ text, change, pick, state, schema, presets, start, setTroubl
     view.current.dispatch({ selection: { anchor: at.from, head: at.to }, scrollIntoView: true });
     setTimeout(() => view.current.focus());
   };
-  const set = async (key, value) => {
-    try { change((await send("/api/set", { text, key, value })).text); } catch (error) { setTrouble(error.message); }
+  // What was typed last may still be on its way: what is run is the scenario with it.
+  const ready = async (body) => {
+    const now = await settled();
+    if (!now) return;
+    const name = (now.values.find((value) => value.key === "name")?.value ?? "scenario").replaceAll('"', "");
+    try { await start({ engine, ...await body(name, now.text) }); } catch (error) { setTrouble(error.message); }
   };
-  const name = (state.values.find((value) => value.key === "name")?.value ?? "scenario").replaceAll('"', "");
-  const run = () => start({ name, command, engine, collective: command === "collective" ? collective : "", scenarios: [text] });
-  const advise = () => start({ name, command: "advise", engine, scenarios: [text] });
-  const answer = (question, { more = "", ...body }) => start({ name: `${name}: ${question}`, engine, scenarios: [text + more], ...body });
+  const run = () => ready((name, text) => ({ name, command, collective: command === "collective" ? collective : "", scenarios: [text] }));
+  const advise = () => ready((name, text) => ({ name, command: "advise", scenarios: [text] }));
+  const answer = (question, body) => ready((name, text) => ({ name: `${name}: ${question}`, scenarios: [text], ...body }));
+  const flap = (link, faults) => ready(async (name, text) => ({ name: `${name}: ${link} flaps`, command: "run", scenarios: [(await send("/api/set", { text, key: "faults", value: faults })).text] }));
+  const isOut = state.valid === false || state.isLoading;
   const tabs = [["text", "Text"], ["form", "Form"]];
   return (
     <section id="editor" aria-label="scenario" hidden={hidden}>
       <div class="row">
-        <label>Start from <select id="presets" onChange={(event) => { if (event.target.value) pick(event.target.value); }}>
+        <label>Start from <select id="presets" value={preset} onChange={(event) => { if (event.target.value) pick(event.target.value); }}>
           <option value="">a preset …</option>{presets.map((preset) => <option value={preset.name}>{preset.name}: {preset.title}</option>)}</select></label>
-        <label class="file">or open a file <input type="file" id="open" accept=".toml" onChange={async (event) => { const [file] = event.target.files; if (file) change(await file.text()); }} /></label>
+        <label class="file">or open a file <input type="file" id="open" accept=".toml" onChange={async (event) => { const [file] = event.target.files; if (file) replace(await file.text()); }} /></label>
         <button id="download" onClick={() => save("scenario.toml", text, "application/toml")}>Download scenario</button>
+        {before === undefined ? null : <button id="back" onClick={bringBack}>Bring back what you had</button>}
       </div>
       <div class="tabs" role="tablist">
         {tabs.map(([key, title]) => <button role="tab" id={`tab-${key}`} aria-selected={tab === key} aria-controls={`pane-${key}`} onClick={() => setTab(key)}>{title}</button>)}
@@ -80,18 +92,22 @@ const Scenario = ({ text, change, pick, state, schema, presets, start, setTroubl
       <div id="pane-form" role="tabpanel" aria-labelledby="tab-form" hidden={tab !== "form"}>
         {tab === "form" ? <Form values={state.values} valid={state.valid !== false} schema={schema} problems={state.problems} set={set} /> : null}
       </div>
-      <Problems state={state} goTo={goTo} />
-      <div class="row run">
-        <select id="command" aria-label="command" value={command} onChange={(event) => setCommand(event.target.value)}>{["run", "traffic", "topo", "collective"].map((word) => <option>{word}</option>)}</select>
-        {command === "collective" ? <select id="collective" aria-label="collective" value={collective} onChange={(event) => setCollective(event.target.value)}>{COLLECTIVES.map((word) => <option>{word}</option>)}</select> : null}
-        <select id="engine" aria-label="engine" value={engine} onChange={(event) => setEngine(event.target.value)}><option value="">engine: as the command likes</option>{["analytic", "flow", "packet"].map((word) => <option>{word}</option>)}</select>
-        <button id="start" class="primary" disabled={state.valid !== true} onClick={run}>Run</button>
-        <button id="advise" title="Tries changes by simulation and ranks what they gain" disabled={state.valid !== true} onClick={advise}>What should I change?</button>
+      <div class="foot">
+        <Problems state={state} goTo={goTo} set={set} />
+        <div class="row run">
+          <select id="command" aria-label="command" value={command} onChange={(event) => setCommand(event.target.value)}>{["run", "traffic", "topo", "collective"].map((word) => <option>{word}</option>)}</select>
+          {command === "collective" ? <select id="collective" aria-label="collective" value={collective} onChange={(event) => setCollective(event.target.value)}>{COLLECTIVES.map((word) => <option>{word}</option>)}</select> : null}
+          <select id="engine" aria-label="engine" value={engine} onChange={(event) => setEngine(event.target.value)}><option value="">engine: as the command likes</option>{["analytic", "flow", "packet"].map((word) => <option>{word}</option>)}</select>
+          <button id="start" class="primary" disabled={isOut} onClick={run}>Run</button>
+          <button id="advise" title="Tries changes by simulation and ranks what they gain" disabled={isOut} onClick={advise}>What should I change?</button>
+        </div>
       </div>
       <div class="row" id="questions">
         <span>Or ask of it:</span>
-        {QUESTIONS.map(([question, body]) => <button disabled={state.valid !== true} onClick={() => answer(question, body)}>{question}</button>)}
+        {QUESTIONS.map(([question, body]) => <button disabled={isOut} onClick={() => answer(question, body)}>{question}</button>)}
+        <button id="ask-flap" disabled={isOut} aria-expanded={flaps} onClick={() => setFlaps(!flaps)}>What if a link flaps?</button>
       </div>
+      {flaps && !isOut ? <Flap values={state.values} run={flap} /> : null}
     </section>
   );
 };
@@ -109,13 +125,19 @@ const Progress = ({ run }) => {
 
 // What gained when it was tried opens as the changed scenario; what only looks worthwhile is tried.
 const Levers = ({ run, attempt, openChanged }) => {
-  if (!run.figures?.levers?.length) return null;
+  const levers = run.figures?.levers ?? [];
+  if (!levers.length) return null;
   const isAdvice = run.command === "advise";
   const gain = (lever) => (typeof lever.gain === "number" ? ` (${figures.percent(lever.gain)} less)` : "");
+  const button = (lever) => <button title={lever.set.join("\n")} onClick={() => (isAdvice ? openChanged : attempt)(run, lever)}>{lever.name}{gain(lever)}</button>;
+  // The best of an advice is a long line by itself.
+  const first = isAdvice ? 1 : 3;
+  const more = levers.slice(first);
   return (
     <div class="row levers" id={isAdvice ? "advised" : undefined}>
-      <span>{isAdvice ? "Open the scenario with:" : "Worth a try:"}</span>
-      {run.figures.levers.map((lever) => <button title={lever.set.join("\n")} onClick={() => (isAdvice ? openChanged : attempt)(run, lever)}>{lever.name}{gain(lever)}</button>)}
+      <span>{isAdvice ? "Open the scenario changed:" : "Run it changed:"}</span>
+      {levers.slice(0, first).map(button)}
+      {more.length ? <details><summary>{more.length} more</summary><div class="row">{more.map(button)}</div></details> : null}
     </div>
   );
 };
@@ -132,7 +154,7 @@ const Shown = ({ ids, runs, edit, attempt, openChanged }) => (
             <h2>{run.id}: {run.name}</h2><span>{parts.filter(Boolean).join(" · ")}</span>
             {run.command === "run" && run.status === "done" ? <a class="button" href={`#/fabric/${id}`}>Fabric</a> : null}
             {run.status === "done" ? <a href={`/api/runs/${id}/result.json`} download>JSON</a> : null}
-            {run.status === "done" ? <a href={`/api/runs/${id}/report.html`} download={`fatflow-${id}.html`}>report</a> : null}
+            {run.status === "done" ? <a href={`/api/runs/${id}/report.html`} download={`fatflow-${id}.html`}>Download the report</a> : null}
             <button onClick={async () => edit(await ask(`/api/runs/${id}/scenario.toml`))}>Edit its scenario</button>
             <button onClick={() => navigator.clipboard?.writeText(`${location.origin}/#/run/${id}`)}>Copy the link</button>
           </div>
@@ -160,21 +182,63 @@ const App = ({ me }) => {
   const setTrouble = (trouble) => setState((old) => ({ ...old, trouble }));
   // Each change is checked, also one to the text that is there.
   const [changes, setChanges] = useState(0);
+  const newest = useRef(text);
+  // The answer about the newest text, once it is there, and who waits for it.
+  const known = useRef();
+  const waiting = useRef([]);
+  const settle = (answer) => {
+    known.current = answer;
+    for (const resolve of waiting.current.splice(0)) resolve(answer.valid ? answer : undefined);
+  };
+  const settled = () => new Promise((resolve) => { waiting.current.push(resolve); if (known.current) settle(known.current); });
+  // What is answered about the text as it was says nothing of the text as it will be.
+  const unsettle = (more) => {
+    latest.current += 1;
+    known.current = undefined;
+    setState((old) => ({ ...old, valid: undefined, ...more }));
+  };
   const change = (content) => {
+    newest.current = content;
     setText(content);
     setChanges((count) => count + 1);
     localStorage.setItem("fatflow", content);
-    setState((old) => ({ ...old, valid: undefined }));
+    unsettle({ trouble: undefined, isLoading: false });
+  };
+  // Settings are written one after another, each into what the one before has left.
+  const writing = useRef(Promise.resolve());
+  const set = (key, value) => {
+    unsettle();
+    writing.current = writing.current.then(async () => {
+      try {
+        for (;;) {
+          const before = newest.current;
+          const { text: after } = await send("/api/set", { text: before, key, value });
+          if (newest.current === before) { change(after); return; }
+        }
+      } catch (error) { setTrouble(error.message); setChanges((count) => count + 1); }
+    });
   };
   // Nothing can be run until the preset is there: the text is still another's.
+  const [preset, setPreset] = useState("");
+  // What somebody wrote and something else has taken the place of.
+  const [before, setBefore] = useState();
+  const brought = useRef(START);
+  const replace = (content, from = "") => {
+    if (![brought.current, content].includes(newest.current)) setBefore(newest.current);
+    brought.current = content;
+    setPreset(from);
+    change(content);
+  };
+  const bringBack = () => { change(before); setBefore(undefined); setPreset(""); };
   const pick = async (name) => {
-    setState((old) => ({ ...old, valid: undefined }));
-    try { change(await ask(`/api/presets/${name}`)); } catch (error) { change(text); setTrouble(error.message); }
+    setPreset(name);
+    unsettle({ isLoading: true });
+    try { replace(await ask(`/api/presets/${name}`), name); } catch (error) { change(newest.current); setPreset(""); setTrouble(error.message); }
   };
   const refresh = useCallback(async () => {
     try { setRuns(await ask("/api/runs")); } catch (error) { setTrouble(error.message); }
   }, []);
-  const edit = (content) => { change(content); location.hash = "#/"; };
+  const edit = (content) => { replace(content); location.hash = "#/"; };
   const start = async (body) => {
     try {
       const run = await send("/api/runs", body);
@@ -185,7 +249,7 @@ const App = ({ me }) => {
   const compare = async () => {
     const ids = [...ticked];
     const scenarios = await Promise.all(ids.map((id) => ask(`/api/runs/${id}/scenario.toml`)));
-    const names = ids.map((id) => `${id} ${runs.find((run) => run.id === id).name}`);
+    const names = ids.map((id) => called(runs, ids, id));
     start({ name: `runs ${ids.join(" and ")}`, command: "compare", engine: "", scenarios, names });
   };
   // A run's scenario with a change written into it.
@@ -211,7 +275,9 @@ const App = ({ me }) => {
   useEffect(() => {
     if (!mayRun) { refresh(); return; }
     ask("/api/presets").then((answer) => setPresets(answer.result.entries)).catch((error) => setTrouble(error.message));
-    ask("/api/schema").then(setSchema).catch(() => {});
+    // Names come beside the schema; without them it is what it is.
+    const namesOf = (kind) => ask(`/api/names/${kind}`).then((answer) => [kind, answer.result.entries]).catch(() => [kind, undefined]);
+    Promise.all([ask("/api/schema"), ...NAMED.map(namesOf)]).then(([schema, ...names]) => setSchema(withNames(schema, Object.fromEntries(names)))).catch(() => {});
     refresh();
   }, []);
   useEffect(() => {
@@ -219,9 +285,15 @@ const App = ({ me }) => {
     const turn = ++latest.current;
     const timer = setTimeout(async () => {
       try {
-        const { valid, problems, values } = (await send("/api/check", { text })).result;
-        if (turn === latest.current) setState((old) => ({ valid, problems, values: values ?? old.values }));
-      } catch (error) { if (turn === latest.current) setState((old) => ({ ...old, valid: false, trouble: error.message })); }
+        const { valid, problems, values, inherited } = (await send("/api/check", { text })).result;
+        if (turn !== latest.current) return;
+        setState((old) => ({ ...old, valid, problems: problems.map(placed), inherited, values: values ?? old.values }));
+        settle({ valid, text, values });
+      } catch (error) {
+        if (turn !== latest.current) return;
+        setState((old) => ({ ...old, valid: false, trouble: error.message }));
+        settle({ valid: false });
+      }
     }, 350);
     return () => clearTimeout(timer);
   }, [text, changes]);
@@ -236,6 +308,9 @@ const App = ({ me }) => {
   const named = { "#/runs": "runs", "#/sweep": "sweep", "#/files": "files", "#/audit": "audit" }[route];
   const where = shown ? "run" : fabric ? "fabric" : named ?? (mayRun ? "scenario" : "runs");
   const pages = [["#/", "scenario", "Scenario"], ["#/runs", "runs", `Runs (${runs.length})`], ["#/sweep", "sweep", "Sweep"], ["#/files", "files", "Files"], ["#/audit", "audit", "Who did what"]];
+  const titles = { fabric: `The fabric of ${fabric}`, run: shown?.map((id) => `${id}: ${runs.find((run) => run.id === id)?.name ?? ""}`).join(" beside ") };
+  const title = titles[where] ?? pages.find(([, key]) => key === where)[2];
+  useEffect(() => { document.title = `${title} · fatflow`; }, [title]);
   const open = pages.filter(([, key]) => mayRun || ["runs", "audit"].includes(key));
   const tick = (id, on) => setTicked((old) => { const next = new Set(old); if (on) next.add(id); else next.delete(id); return next; });
   const here = new Set([...ticked].filter((id) => runs.some((run) => run.id === id)));
@@ -248,8 +323,8 @@ const App = ({ me }) => {
         </nav>
         {me.has_token ? <span class="who">{me.user.name} <button onClick={async () => { await send("/api/logout", {}); location.reload(); }}>Log out</button></span> : null}
       </header>
-      <main>
-        {mayRun ? <Scenario {...{ text, change, pick, state, schema, presets, start, setTrouble }} hidden={where !== "scenario"} /> : null}
+      <main class={where === "run" ? "fill" : undefined}>
+        {mayRun ? <Scenario {...{ text, change, replace, pick, preset, before, bringBack, state, schema, presets, start, set, settled, setTrouble }} hidden={where !== "scenario"} /> : null}
         {where === "runs" ? <Runs {...{ runs, tick, refresh, edit, compare, me: me.user, say: setTrouble }} ticked={here} /> : null}
         {where === "fabric" ? <Fabric key={fabric} id={fabric} run={runs.find((run) => run.id === fabric)} /> : null}
         {where === "sweep" ? <Sweep {...{ text, values: state.values, schema, runs, start }} ticked={here} /> : null}

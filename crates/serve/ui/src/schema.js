@@ -99,9 +99,51 @@ export const variants = (root, path, tag) => {
 /** A value as people write it: ratios as 2:1, words without quotes. */
 export const plain = (node, value) => {
   const text = String(value);
+  if (text === "[]") return "";
   if (node?.["x-ratio"]) {
     const ratios = text.replace(/^\[|\]$/g, "").split(",").map((part) => part.trim()).filter(Boolean);
     if (ratios.length && ratios.every((part) => Number.isFinite(Number(part)))) return ratios.map((part) => `${Number(part)}:1`).join(", ");
   }
   return text.replace(/^"(.*)"$/, "$1");
+};
+
+/** The schema with the names of hardware and models as choices of the keys that take them; others may be written. */
+export const withNames = (root, names) => {
+  for (const [table, { properties }] of Object.entries(root.$defs)) {
+    for (const [key, node] of Object.entries(properties ?? {})) {
+      const kind = table === "SwitchConfig" && key === "model" ? "switch" : key;
+      const isText = [node.type].flat().includes("string") || node.$ref?.endsWith("/ModelChoice");
+      if (names[kind] && isText) Object.assign(node, { isOpen: true, choices: names[kind].map(({ name, title }) => ({ value: name, info: title })) });
+    }
+  }
+  return root;
+};
+
+/** The keys of scenarios in the order of the schema, and whether each may be left out without any default. */
+export const leaves = (root) => {
+  const found = new Map();
+  const look = (node, path) => {
+    for (const key of Object.keys(node?.properties ?? {})) {
+      const inner = at(root, [...path, key]);
+      const own = follow(root, node.properties[key]);
+      const isTable = inner?.properties && !inner.items && !inner.choices?.length;
+      if (isTable && path.length < 4) look(inner, [...path, key]);
+      else found.set([...path, key].join("."), own?.default === null && !inner?.properties);
+    }
+  };
+  look(at(root, []), []);
+  return found;
+};
+
+/** What a problem says would be right: each a list of keys and values to write together. */
+export const remedies = ({ key, message, help }) => {
+  if (!key || !help || /there is no key/.test(message)) return [];
+  const near = help.match(/^(?:try ([\w.-]+)$|did you mean ["`]([^"`]+)["`]\?)/);
+  if (near) return [[[key, near[1] ?? near[2]]]];
+  const copies = help.match(/^dp = (\d+)(?: \((\d+) GPUs\))? would fit$/);
+  if (copies) return [[...(copies[2] ? [["job.gpus", copies[2]]] : []), ["job.parallel.dp", copies[1]]]];
+  const sizes = help.endsWith(" would fit") ? [...help.matchAll(/gpus = (\d+) \(dp = (\d+)\)/g)] : [];
+  if (sizes.length) return sizes.map(([, gpus, dp]) => [["job.gpus", gpus], ["job.parallel.dp", dp]]);
+  const degrees = help.match(/^((?:tp|cp|pp|ep|etp) = \d+(?: or )?)+ would fit$/) ? [...help.matchAll(/(\w+) = (\d+)/g)] : [];
+  return degrees.slice(0, 3).map(([, word, value]) => [[`job.parallel.${word}`, value]]);
 };
