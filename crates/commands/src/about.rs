@@ -110,6 +110,7 @@ impl About {
             queue_pairs: u32::from(routing.qps),
             congestion_control: match engine {
                 // What an engine does not obey was put back to its default: its name would mislead.
+                Some("flow") if crate::engine::steps_control(loaded) => "dcqcn, as a fluid",
                 Some("flow") => "ideal (max-min fair)",
                 Some("analytic") | None => "not modelled",
                 Some(_) => scenario.network.settings.congestion.name(),

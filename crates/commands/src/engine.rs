@@ -12,6 +12,9 @@ use fabric::hardware::Reorder;
 use fabric::routing::Spread;
 use fabric::transport::Transport;
 use fabric::{Fabric, LinkId};
+use flowsim::CongestionRates;
+use packetsim::cc::CcConfig;
+use packetsim::nic::AfterIdle;
 use packetsim::tap::{Capture, Tape, Taped};
 pub use scenario::Engine;
 use scenario::Loaded;
@@ -88,12 +91,39 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
             Leave::After(span) => span + Span::from_ms(1),
             Leave::AtOnce | Leave::Never => nic.give_up(),
         }),
-        resend: Some(flowsim::Resend { timeout: nic.timeout, retries: nic.retries }),
+        resend: Some(flowsim::Resend {
+            timeout: nic.timeout,
+            retries: nic.retries,
+            buffer: library.buffer,
+        }),
+        control: control(loaded),
         parts: loaded.parts(),
         background: Vec::new(),
         free: None,
         seed: loaded.scenario.seed,
     }
+}
+
+/// Whether flows step the state machine of congestion control.
+pub fn steps_control(loaded: &Loaded) -> bool {
+    control(loaded).is_some()
+}
+
+/// What flows step of congestion control, where they are asked to.
+fn control(loaded: &Loaded) -> Option<flowsim::Control> {
+    if loaded.scenario.network.flow.congestion == CongestionRates::Fair {
+        return None;
+    }
+    let settings = loaded.settings();
+    let CcConfig::Dcqcn(dcqcn) = &settings.congestion else { return None };
+    let (ecn, nic) = (&settings.ecn, &settings.nic);
+    Some(flowsim::Control {
+        dcqcn: dcqcn.clone(),
+        marks_from: if ecn.enabled { ecn.min } else { Bytes::MAX },
+        marks_all: if ecn.enabled { ecn.max } else { Bytes::MAX },
+        probability: ecn.probability,
+        restart_after: (nic.after_idle == AfterIdle::Restart).then_some(nic.idle_reset),
+    })
 }
 
 /// The fabric as packets need it: with the gateways between its parts, where not all speak alike.

@@ -225,6 +225,50 @@ fn parts_of_a_fabric_count_on_flows_and_packets() {
     }
 }
 
+/// What a lane is follows from the transport: parts that speak different ones cannot have two.
+#[test]
+fn lanes_of_parts_that_differ_are_refused() {
+    let load = |transport: &str| {
+        let own = format!("network.transport_of_tier={{core=\"{transport}\"}}");
+        let set = vec![own, "network.credits.lanes=2".to_owned()];
+        let scenario = Some("../../scenarios/bench/permutation-128.toml".to_owned());
+        let purpose = Purpose::Run(Engine::Packet);
+        load(&Request { scenario, set, purpose, ..Request::default() })
+    };
+    assert!(load("rocev2").is_ok());
+    let Err(problems) = load("uec") else { panic!("lanes are the same in all parts") };
+    assert!(problems.to_string().contains("network.credits.lanes"), "{problems}");
+}
+
+/// Flows that step DCQCN take what packets take where they meet, which is a fifth and more above
+/// fair rates, and what they take under fair rates where they are alone.
+#[test]
+fn flows_step_congestion_control_as_packets_do() {
+    let incast = |hosts: u32, engine: Engine, congestion: &str| {
+        let text = format!(
+            "[cluster]\ngpu = \"h100-sxm\"\ngpus = 64\nnic = \"connectx-7\"\n\
+             [network]\ntransport = \"rocev2\"\nflow = {{ congestion = \"{congestion}\" }}\n\
+             [traffic]\npattern = \"incast\"\nhosts = {hosts}\nbytes = \"16MB\"\n"
+        );
+        let (purpose, text) = (Purpose::Run(engine), Source::new("test", text.as_str()));
+        let scenario = Some("test".to_owned());
+        let request = Request { scenario, text: Some(text), purpose, ..Request::default() };
+        let loaded = load(&request).unwrap_or_else(|problems| panic!("{problems}"));
+        let options = run_traffic::Options { engine, ..Default::default() };
+        let report = run_traffic::run(&loaded, &options, &mut Watch::default()).expect("it runs").0;
+        report.makespan_s.expect("all arrive")
+    };
+    for hosts in [4, 7] {
+        let fair = incast(hosts, Engine::Flow, "fair");
+        let controlled = incast(hosts, Engine::Flow, "controlled");
+        let packets = incast(hosts, Engine::Packet, "fair");
+        assert_near(controlled, packets, 0.1, "controlled");
+        assert!(1.2 * fair < packets.min(controlled), "{fair} {controlled} {packets}");
+    }
+    let [fair, controlled] = ["fair", "controlled"].map(|how| incast(2, Engine::Flow, how));
+    assert_eq!(fair, controlled);
+}
+
 /// A planner that measures and acts at once lays what it was told beforehand; one that acts after
 /// all is over leaves everything to the hash; what lies between is what the loop is worth.
 #[test]

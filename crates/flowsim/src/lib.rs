@@ -70,7 +70,10 @@ pub mod series;
 pub mod settings;
 pub mod simulation;
 
-pub use settings::{Background, FlowConfig, QueuePairRates, Receiver, Resend, Settings, Wire};
+pub use settings::{
+    Background, CongestionRates, Control, FlowConfig, QueuePairRates, Receiver, Resend, Settings,
+    Wire,
+};
 pub use simulation::{Accuracy, Run, simulate, simulate_until};
 
 use fabric::Fabric;

@@ -127,6 +127,11 @@ impl Progress {
         self.touched.clear();
     }
 
+    /// The links whose level had changed at the last update.
+    pub fn changed(&self) -> &[SolverLink] {
+        &self.changed
+    }
+
     /// When the next flow finishes, in seconds; infinite if none does.
     pub fn next(&self) -> f64 {
         self.finishes.least()

@@ -7,7 +7,7 @@ use fabric::routing::{QueuePairCost, RoutingConfig};
 use fabric::{LinkId, NodeId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use traffic::Window;
+use traffic::{Window, dcqcn};
 use units::{Bytes, Ranged, Ranges, Rate, Span, Time};
 
 /// What a receiver does with packets that overtake each other.
@@ -80,6 +80,20 @@ pub enum QueuePairRates {
     Apart,
 }
 
+/// What flows make of the scenario's congestion control.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum CongestionRates {
+    /// Nothing: every flow has its fair share at every instant.
+    #[default]
+    Fair,
+    /// What DCQCN makes of them: rates that are cut where a link is too full, and that climb when
+    /// there is room again.
+    Controlled,
+}
+
 /// The flow engine's own settings.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -99,6 +113,8 @@ pub struct FlowConfig {
     pub points: u32,
     /// How the queue pairs of a connection move a message of a step, whose parts they have.
     pub queue_pairs: QueuePairRates,
+    /// What becomes of the scenario's congestion control, which has to be DCQCN.
+    pub congestion: CongestionRates,
 }
 
 impl Default for FlowConfig {
@@ -112,6 +128,7 @@ impl Default for FlowConfig {
             precision: None,
             points: 32,
             queue_pairs: QueuePairRates::default(),
+            congestion: CongestionRates::default(),
         }
     }
 }
@@ -148,6 +165,45 @@ pub struct Resend {
     pub timeout: Span,
     /// Timeouts without progress after which they give up.
     pub retries: u32,
+    /// What a folded channel posts at most on an edge: the library's buffers towards one peer, each
+    /// of which the receiver must have named.
+    pub buffer: Bytes,
+}
+
+/// DCQCN at the senders, and marks at the switches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Control {
+    /// What queue pairs do.
+    pub dcqcn: dcqcn::Config,
+    /// Queues shorter than this are not marked.
+    pub marks_from: Bytes,
+    /// Of those longer than this every packet is.
+    pub marks_all: Bytes,
+    /// The share of packets that are marked just below that.
+    pub probability: f64,
+    /// Queue pairs that were idle for so long begin anew.
+    pub restart_after: Option<Span>,
+}
+
+impl Control {
+    /// The share of packets that a queue of so many bytes marks.
+    pub fn marked(&self, bytes: f64) -> f64 {
+        let (least, most) = (self.marks_from.as_f64(), self.marks_all.as_f64());
+        match bytes {
+            _ if bytes < least => 0.0,
+            _ if most <= bytes => 1.0,
+            _ => self.probability * (bytes - least) / (most - least),
+        }
+    }
+
+    /// How often a queue that marks is looked at, in seconds: as often as notifications count.
+    pub fn tick_s(&self) -> f64 {
+        let counted = match self.dcqcn.notify {
+            dcqcn::Notify::Cnp => self.dcqcn.notify_every,
+            dcqcn::Notify::Echo => self.dcqcn.alpha_every,
+        };
+        counted.as_secs_f64().clamp(1e-6, 4e-6)
+    }
 }
 
 /// All settings of a run.
@@ -169,6 +225,8 @@ pub struct Settings {
     /// How queue pairs send again what a fault has lost; without it they go on as soon as they have
     /// a way.
     pub resend: Option<Resend>,
+    /// What congestion control makes of rates; without it they are fair at every instant.
+    pub control: Option<Control>,
     /// What parts of the fabric speak, where not all speak alike.
     pub parts: Option<Parts>,
     /// Traffic that shares the links.

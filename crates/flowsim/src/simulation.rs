@@ -16,6 +16,7 @@
 //! says so ([`losses`]).
 
 mod changes;
+mod control;
 mod losses;
 
 use std::cmp::Reverse;
@@ -64,6 +65,10 @@ enum Event {
     Measured,
     /// Flows follow the plan of the measurement that is next in turn.
     Followed,
+    /// Congestion control changes the rate of a flow by itself.
+    Rate(u32),
+    /// A queue before a link is looked at.
+    Queue(u32),
 }
 
 /// Whom a flow of the solver works for.
@@ -231,6 +236,8 @@ struct Simulation<'a, 'b> {
     told_of_losses: bool,
     /// By connection, what it had to send: measurements that no plan has followed yet.
     known: VecDeque<Vec<u64>>,
+    /// What congestion control makes of rates, where that is asked for.
+    controlled: Option<control::Controlled>,
     health: Health,
     /// Some link is down.
     is_hurt: bool,
@@ -255,8 +262,8 @@ impl<'a, 'b> Simulation<'a, 'b> {
         if let Some(parts) = &settings.parts {
             paths.set_parts(parts);
         }
-        if settings.faults.is_empty() && settings.background.is_empty() && settings.parts.is_none()
-        {
+        let is_plain = settings.faults.is_empty() && settings.background.is_empty();
+        if is_plain && settings.parts.is_none() && settings.control.is_none() {
             paths.bundle();
         }
         let loads = nic_loads(fabric, transfers, routing, settings.wire.packet);
@@ -295,6 +302,9 @@ impl<'a, 'b> Simulation<'a, 'b> {
             timers: BinaryHeap::new(),
             told_of_losses: false,
             known: VecDeque::new(),
+            controlled: settings.control.as_ref().map(|control| {
+                control::Controlled::new(control, fabric.links().len(), settings.seed)
+            }),
             health,
             is_hurt: false,
             loads,
@@ -352,7 +362,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 break;
             }
             self.now = self.now.max(next);
-            let until = self.now * (1.0 + self.settings.flow.merge);
+            let until = self.until();
             self.progress.finished(until, &self.network, &mut done);
             self.note_merged(&done, until);
             for &flow in &done {
@@ -367,8 +377,8 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 self.handle(event);
             }
             self.outcome.counters.events += done.len() as u64;
-            self.network.settle();
-            self.progress.update(self.now, &mut self.network);
+            self.settle();
+            self.look_at_queues();
             settled += 1;
             // At times ever further apart, so that looking costs little beside the run.
             if settled == next_look && estimate::EXACT < self.accuracy.precision {
@@ -378,6 +388,18 @@ impl<'a, 'b> Simulation<'a, 'b> {
             }
         }
         self.conclude()
+    }
+
+    /// What lies before this is now.
+    fn until(&self) -> f64 {
+        self.now * (1.0 + self.settings.flow.merge)
+    }
+
+    /// Brings all rates up to date.
+    fn settle(&mut self) {
+        self.network.settle();
+        self.progress.update(self.now, &mut self.network);
+        self.note_levels();
     }
 
     fn is_stopped(&self) -> bool {
@@ -405,6 +427,8 @@ impl<'a, 'b> Simulation<'a, 'b> {
             Event::Ready(op) => self.start(op),
             Event::Measured => self.measured(),
             Event::Followed => self.followed(),
+            Event::Rate(state) => self.rate_due(state),
+            Event::Queue(link) => self.queue_due(link),
         }
     }
 
@@ -584,6 +608,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             self.hold(Carrier::Lane(lane));
             return;
         }
+        self.resume(flow);
         self.network.start(flow);
         self.progress.begin(flow, bytes, &self.network);
     }
@@ -615,8 +640,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let round_trip = 2.0 * (self.lay.delay + nics) + store;
         // Its weight is the number of its queue pairs, each of which has a window of its own.
         let cap = self.settings.flow.window.map(|window| weight * window.as_f64() / round_trip);
+        let cap = self.line_cap(weight).map(|line| line.min(cap.unwrap_or(line))).or(cap);
         let flow = self.network.define(&self.lay.entries, weight, cap);
         self.carriers.push(Carrier::Lane(lane));
+        self.adopt(flow, weight);
+        let row = &mut self.lanes[lane as usize];
         row.flow = Some(flow);
         (row.delay, row.per_byte) = (self.lay.delay + nics, self.lay.per_byte);
         row.fetch = fetch;
@@ -694,8 +722,9 @@ impl<'a, 'b> Simulation<'a, 'b> {
 
     /// Lets a folded channel run where `lay` says.
     fn run_coupled(&mut self, op: OpId, weight: f64, bytes: f64) {
-        let flow = self.network.define(&self.lay.entries, weight, None);
+        let flow = self.network.define(&self.lay.entries, weight, self.line_cap(weight));
         self.carriers.push(Carrier::Coupled(op));
+        self.adopt(flow, weight);
         if let OpKind::Coupled { edges, .. } = &self.transfers.ops()[op].kind {
             let place = edges.start as usize;
             if self.described.len() <= place {
@@ -713,6 +742,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             return;
         }
         self.coupled.insert(op, Running { flow, begun: self.now, bytes });
+        self.resume(flow);
         self.network.start(flow);
         self.progress.begin(flow, bytes, &self.network);
     }
@@ -767,6 +797,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         row.head = next;
         if next == NONE {
             (row.tail, row.idle_since) = (NONE, self.now);
+            self.rest(flow);
             self.network.stop(flow);
             self.progress.end(flow);
         } else {
@@ -828,6 +859,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let fetch = edges.map(|edge| self.fetch_s(*edge)).fold(0.0, f64::max);
         let Running { begun, bytes, .. } = self.coupled.remove(&op).expect("it has been running");
         self.count_bytes(flow, begun, bytes);
+        self.rest(flow);
         self.network.stop(flow);
         self.progress.end(flow);
         self.finish(op, self.now + fill.as_secs_f64() + fetch, 0.0);

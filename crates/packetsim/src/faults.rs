@@ -49,15 +49,7 @@ impl Simulation<'_> {
         for (link, port) in self.net.ports.ids().zip(self.net.ports.iter_mut()) {
             port.set_rate(health.rate(self.input.fabric, link));
         }
-        self.net.troubles.iter_mut().for_each(|trouble| *trouble = LinkFault::None);
-        for fault in self.input.faults.on(now) {
-            if matches!(fault.kind, FaultKind::Grey { .. }) {
-                fault.links.iter().for_each(|link| self.net.troubles[*link] = LinkFault::Grey);
-            }
-        }
-        for link in self.input.fabric.links().ids().filter(|link| health.is_down(*link)) {
-            self.net.troubles[link] = LinkFault::Down;
-        }
+        self.note_troubles(&health, now);
         self.clear_failed_links(&health);
         let troubled = self.input.faults.all().iter().filter(|fault| pauses(fault));
         let nics: Vec<NodeId> = troubled.flat_map(|fault| &fault.nodes).copied().collect();
@@ -87,6 +79,23 @@ impl Simulation<'_> {
         self.set_barrier();
         if self.time.change_at != NEVER {
             self.schedule_rare(self.time.change_at, Agenda::FaultChange);
+        }
+    }
+
+    /// What is wrong with each link. One that the switches have left serves again when they know
+    /// that it is back.
+    fn note_troubles(&mut self, health: &Health, now: Time) {
+        self.net.troubles.iter_mut().for_each(|trouble| *trouble = LinkFault::None);
+        for fault in self.input.faults.on(now) {
+            if matches!(fault.kind, FaultKind::Grey { .. }) {
+                fault.links.iter().for_each(|link| self.net.troubles[*link] = LinkFault::Grey);
+            }
+        }
+        let known = self.net.network.health();
+        for link in self.input.fabric.links().ids() {
+            if health.is_down(link) || known.is_down(link) {
+                self.net.troubles[link] = LinkFault::Down;
+            }
         }
     }
 
@@ -164,6 +173,8 @@ impl Simulation<'_> {
         let (now, leave) = (Time::from_ps(self.time.now), self.input.settings.nic.leave());
         let known = self.input.faults.known(self.input.fabric, now, leave);
         self.net.network.set_health(known);
+        let health = self.input.faults.health(self.input.fabric, now);
+        self.note_troubles(&health, now);
         let mut stranded = 0;
         for number in self.ends.pairs.ids() {
             let (key, back) = self.net.network.keys[number];

@@ -122,6 +122,11 @@ impl Network {
         self.known.clear();
     }
 
+    /// What routes know of it.
+    pub(crate) fn health(&self) -> &Health {
+        self.routes.health()
+    }
+
     /// Whether the policy chooses along the way.
     pub(crate) fn chooses_on_the_way(&self) -> bool {
         self.routing.grain() != Grain::Flow

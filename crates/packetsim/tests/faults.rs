@@ -313,3 +313,33 @@ fn every_policy_survives_a_dead_nic() {
         assert!(gave_up && run.completed() == 0, "{policy:?}: {:?}", run.findings);
     }
 }
+
+/// Oracle: a link that switches have left serves again when they know that it is back; one that is
+/// back before anybody noticed at once. Who still sends goes on as soon as it serves.
+#[test]
+fn a_link_that_is_back_serves_when_switches_know() {
+    let fabric = tree();
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    let (from, to) = (fabric.nic(0), fabric.nic(8));
+    let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 });
+    let message = transfers.send(connection, Bytes::from_mib(64), label, &[]);
+    let us = Span::from_us;
+    let down = [fault("NIC 0", us(100), Some(us(400)), FaultKind::LinkDown)];
+    let faults = Faults::new(&fabric, &down, "faults").unwrap_or_else(|e| panic!("{e:?}"));
+    let ends = |detection: u64| {
+        let congestion = CcConfig::None(none::Config {});
+        let mut settings = Settings { congestion, seed: 1, ..Settings::default() };
+        settings.routing.detection = us(detection);
+        let mut watch = Watch::default();
+        let outcome =
+            packetsim::run_with_faults(&fabric, &transfers, &settings, &faults, &mut watch);
+        let times = outcome.expect("it runs").ops[message].expect("it arrives");
+        1e6 * times.received.as_secs_f64()
+    };
+    let unnoticed = ends(1_000);
+    for detection in [100, 250] {
+        let later = ends(detection) - unnoticed;
+        assert!((later - detection as f64).abs() < 10.0, "{detection}: {later}");
+    }
+}

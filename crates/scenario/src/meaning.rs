@@ -94,6 +94,7 @@ impl Meaning {
                         meaning.check_reduction(&fabric, scenario);
                         meaning.check_reach(&fabric, scenario);
                         meaning.check_schedule(scenario);
+                        meaning.check_lanes(scenario);
                         meaning.warn_of_deadlock(&fabric, scenario);
                         meaning.warn_of_idle_ports(&fabric, scenario);
                         meaning.warn_of_misfits(&fabric, scenario);
@@ -167,6 +168,25 @@ impl Meaning {
             );
             let help = "one transport for all tiers, or rocev2 in the other part too";
             self.findings.push(finding(&[&key, "network.transport"], message, Some(help)));
+        }
+    }
+
+    /// Lanes are counted alike in all parts, and what they are follows from the transport.
+    fn check_lanes(&mut self, scenario: &ScenarioFile) {
+        let network = &scenario.network;
+        let other = |(_, own): &(&String, &Transport)| **own != network.transport;
+        if let Some((tier, own)) = network.transport_of_tier.iter().find(other)
+            && 1 < network.settings.credits.lanes
+        {
+            let message = format!(
+                "`network.credits.lanes` holds for all parts, with marks and weights, and {} of {tier} \
+                 has others than {}",
+                own.name(),
+                network.transport.name()
+            );
+            let keys = ["network.credits.lanes", &format!("network.transport_of_tier.{tier}")];
+            let help = "network.credits.lanes = 1, or one transport for all tiers";
+            self.findings.push(finding(&keys, message, Some(help)));
         }
     }
 

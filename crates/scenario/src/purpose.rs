@@ -11,10 +11,13 @@ use fabric::graph::{Link, NodeKind};
 use fabric::routing::{Chooser, QueuePairUse};
 use fabric::topology::StoragePlace;
 use fabric::{Fabric, NodeId};
+use flowsim::CongestionRates;
 use job::Model;
 use job::config::{Fp8Recipe, Precision};
 use job::parallel::{Axis, Sharding};
 use job::placement::{PlacementConfig, Policy};
+use packetsim::cc::CcConfig;
+use packetsim::nic::AfterIdle;
 use serde::Serialize;
 use serde_json::Value as Json;
 use traffic::Collective;
@@ -682,9 +685,15 @@ impl PurposeOf<'_> {
                 if self.resends() {
                     but.extend(["nic.timeout", "nic.retries"]);
                 }
+                if self.controls() {
+                    but.extend(["congestion", "ecn", "nic.after_idle", "nic.idle_reset"]);
+                }
                 but.push("nic.failover");
                 but.extend(self.scheduled(idle));
                 idle.all_but("", &but, why, PACKETS);
+                if self.controls() {
+                    self.fluid_control(idle);
+                }
                 idle.table("nic", |idle| settings.nic.unused_cores(idle));
                 idle.table("nic", |idle| self.failover(idle));
                 idle.table("routing", |idle| settings.routing.unused(Chooser::Flow, idle));
@@ -714,8 +723,34 @@ impl PurposeOf<'_> {
         }
     }
 
+    /// Whether flows step the state machine of congestion control.
+    fn controls(&self) -> bool {
+        let network = &self.scenario.network;
+        let is_dcqcn = matches!(network.settings.congestion, CcConfig::Dcqcn(_));
+        let is_asked = network.flow.congestion == CongestionRates::Controlled;
+        self.engine() == Some(Engine::Flow) && is_asked && is_dcqcn
+    }
+
+    /// Names what flows do not obey of congestion control and marks where they step them.
+    fn fluid_control(&self, idle: &mut UnusedKeys) {
+        let settings = &self.scenario.network.settings;
+        idle.table("congestion", |idle| settings.congestion.unused(idle));
+        idle.key("ecn.when", "packets of a fluid do not wait one by one", PACKETS);
+        if !settings.ecn.enabled {
+            idle.all_but("ecn", &["enabled"], "switches do not mark", "network.ecn.enabled=true");
+        }
+        if settings.nic.after_idle == AfterIdle::Keep {
+            idle.key("nic.idle_reset", "rates are kept", "network.nic.after_idle=restart");
+        }
+    }
+
     /// Names what flows do not obey of how queue pairs are used.
     fn flows(&self, idle: &mut UnusedKeys) {
+        let network = &self.scenario.network;
+        if network.flow.congestion == CongestionRates::Controlled && !self.controls() {
+            let why = "flows step DCQCN alone, and are fair under others";
+            idle.key("network.flow.congestion", why, "network.congestion.control=dcqcn");
+        }
         let has_messages =
             self.runs(&[Collective::SendRecv, Collective::Broadcast, Collective::Reduce]);
         let splits = 1 < self.scenario.network.settings.routing.qps;

@@ -13,6 +13,7 @@
 //! * [`pattern`]: traffic without a job: permutation, incast, all-to-all, ring, flow files.
 //! * [`serving`]: what a served model sends: keys and values, decoding, new weights.
 //! * [`storage`]: checkpoints and data, to and from storage servers.
+//! * [`dcqcn`]: what DCQCN makes of the rate of a queue pair.
 //! * [`window`]: what a sender may have under way before it hears from its receiver.
 //! * [`outcome`]: when each operation started and ended, and what the links did.
 //!
@@ -22,6 +23,7 @@
 //! * Operations depend only on earlier ones, so there are no cycles.
 
 pub mod collective;
+pub mod dcqcn;
 pub mod nccl;
 pub mod outcome;
 pub mod pattern;

@@ -288,7 +288,7 @@ pub(super) fn on_one_clock(
     })?;
     let told = WholeStep::of(&whole, two_level_s, None);
     let mut findings = std::mem::take(&mut whole.findings);
-    findings.extend(uneven(engine, &told));
+    findings.extend(uneven(loaded, engine, &told));
     Ok(Predicted { prediction: whole.prediction, scaled: None, whole: Some((told, findings)) })
 }
 
@@ -313,8 +313,8 @@ fn whole_step(
 const SHARES: f64 = 1.05;
 
 /// What flows leave out where exchanges share links: what congestion control makes of that.
-fn uneven(engine: Engine, told: &WholeStep) -> Option<String> {
-    if engine.moves_packets() {
+fn uneven(loaded: &Loaded, engine: Engine, told: &WholeStep) -> Option<String> {
+    if engine.moves_packets() || crate::engine::steps_control(loaded) {
         return None;
     }
     let times = |row: &&Exchanged| row.mean_s / row.alone_s.max(1e-12);
@@ -322,8 +322,9 @@ fn uneven(engine: Engine, told: &WholeStep) -> Option<String> {
     let times = Some(times(&row)).filter(|times| SHARES < *times)?;
     Some(format!(
         "{} of {:.1} takes {times:.2} times as long as alone, with links that are shared evenly at \
-         every instant; congestion control does not share so, which --engine packet counts \
-         (`network.packet.forward=bounded` runs equal exchanges once)",
+         every instant; congestion control does not share so: \
+         `network.flow.congestion=controlled` steps DCQCN for each flow, --engine packet counts \
+         every packet",
         row.what,
         Bytes::new(row.bytes),
     ))

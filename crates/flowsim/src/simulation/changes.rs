@@ -17,8 +17,7 @@ impl Simulation<'_, '_> {
     /// The fabric changes: links carry what they can, though routes do not know yet.
     pub(super) fn changed(&mut self) {
         let now = time(self.now);
-        self.network.settle();
-        self.progress.update(self.now, &mut self.network);
+        self.settle();
         self.health = capacity::health(self.fabric, &self.settings.faults, now);
         self.lose();
         let capacities =
@@ -52,8 +51,7 @@ impl Simulation<'_, '_> {
 
     /// Looks at everything that has something to send: what does not move, and since when.
     fn note_stalls(&mut self) {
-        self.network.settle();
-        self.progress.update(self.now, &mut self.network);
+        self.settle();
         let busy = self.lanes.iter().enumerate().filter(|(_, lane)| lane.head != NONE);
         let still =
             busy.filter(|(_, lane)| lane.flow.is_none_or(|flow| self.network.rate(flow) == 0.0));
@@ -89,10 +87,7 @@ impl Simulation<'_, '_> {
         };
         let connection = match who {
             Carrier::Lane(lane) => Some(self.lanes[*lane as usize].connection),
-            Carrier::Coupled(op) => match &self.transfers.ops()[*op].kind {
-                OpKind::Coupled { edges, .. } => self.lost_edge(edges),
-                _ => None,
-            },
+            Carrier::Coupled(op) => self.lost_edge_of(*op),
             Carrier::Background => None,
         };
         let name = connection.map_or("a queue pair".to_owned(), |connection| {
@@ -102,6 +97,14 @@ impl Simulation<'_, '_> {
         });
         let text = format!("{name}: nothing moved for {give_up:.1}, all retries are used up");
         self.outcome.gave_up = Some(Finding { at: time(self.now), text });
+    }
+
+    /// The edge of a folded channel that has lost its way.
+    pub(super) fn lost_edge_of(&self, op: OpId) -> Option<ConnectionId> {
+        match &self.transfers.ops()[op].kind {
+            OpKind::Coupled { edges, .. } => self.lost_edge(edges),
+            _ => None,
+        }
     }
 
     /// Of a folded channel that does not move, the edge that has lost its way: one that ends at a
@@ -128,8 +131,7 @@ impl Simulation<'_, '_> {
 
     /// The planner measures what every connection has to send, and hears of it later.
     pub(super) fn measured(&mut self) {
-        self.network.settle();
-        self.progress.update(self.now, &mut self.network);
+        self.settle();
         let known = self.backlog();
         self.known.push_back(known);
         let RoutingConfig { interval, staleness, .. } = self.settings.routing;
@@ -182,8 +184,7 @@ impl Simulation<'_, '_> {
     /// Walks everything again and moves what has another way now.
     fn reroute(&mut self) {
         // What started in this instant must be known to the solver before it can be moved.
-        self.network.settle();
-        self.progress.update(self.now, &mut self.network);
+        self.settle();
         let stranded = std::mem::take(&mut self.stranded);
         self.described.clear();
         for lane in 0..self.lanes.len() as u32 {
@@ -249,8 +250,9 @@ impl Simulation<'_, '_> {
 
     /// Whether the flow already crosses exactly what `lay` says.
     fn is_where_it_was(&self, flow: FlowId) -> bool {
-        let mut old: Vec<u32> =
-            self.network.path(flow).map(|(link, _)| link.index() as u32).collect();
+        let cap = self.controlled.as_ref().and_then(|controlled| controlled.cap_of(flow));
+        let links = self.network.path(flow).map(|(link, _)| link.index() as u32);
+        let mut old: Vec<u32> = links.filter(|link| Some(*link) != cap).collect();
         let mut new: Vec<u32> = self.lay.entries.iter().map(|(link, _)| *link).collect();
         old.sort_unstable();
         new.sort_unstable();
@@ -263,6 +265,7 @@ impl Simulation<'_, '_> {
     pub(super) fn stop_flow(&mut self, flow: FlowId, begun: f64, bytes: f64) -> f64 {
         let left = self.progress.left(flow, self.now, &self.network);
         self.count_bytes(flow, begun, bytes - left);
+        self.rest(flow);
         self.network.stop(flow);
         self.progress.end(flow);
         left

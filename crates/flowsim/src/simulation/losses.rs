@@ -5,9 +5,9 @@
 //! so that it goes on at once. If it has sent everything by then, nobody asks: it goes on when its
 //! timer is over and it has a way then, or the next time, until its retries are used up.
 //!
-//! A row of messages is posted as a whole. Of a folded channel little is: its buffers hold some
-//! slices of what the step before has brought, gone within a tenth of a millisecond, so it waits
-//! for the timer. A flow that is spread over several ways loses a part, and what arrives tells the
+//! A row of messages is posted as a whole. Of a folded channel no more is than its receiver has
+//! buffers for ([`Resend::buffer`]), because that has to name each of them, and then it waits for
+//! the timer. A flow that is spread over several ways loses a part, and what arrives tells the
 //! receiver which; it waits for a timer where a NIC has lost all its ports.
 
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use fabric::graph::LinkKind;
 use fabric::routing::Spread;
 use fabric::{LinkId, fault::Leave};
-use traffic::Finding;
+use traffic::{Finding, OpId};
 use units::{Bytes, Id};
 
 use super::{Carrier, Event, Held, NONE, Simulation, time};
@@ -52,8 +52,13 @@ impl Simulation<'_, '_> {
 
     /// At what rate something sends into a way that it finds dead: as fast as its port is.
     fn line_rate(&self, who: Carrier) -> f64 {
-        let Carrier::Lane(lane) = who else { return f64::INFINITY };
-        let from = self.transfers.connections()[self.lanes[lane as usize].connection].from;
+        let connection = match who {
+            Carrier::Lane(lane) => Some(self.lanes[lane as usize].connection),
+            Carrier::Coupled(op) => self.lost_edge_of(op),
+            Carrier::Background => None,
+        };
+        let Some(connection) = connection else { return f64::INFINITY };
+        let from = self.transfers.connections()[connection].from;
         let ports = self.fabric.ports(from).iter();
         ports.map(|port| self.fabric.class(*port).rate.bytes_per_s()).fold(0.0, f64::max)
     }
@@ -81,9 +86,10 @@ impl Simulation<'_, '_> {
         let cut = self.coupled.iter().filter(|(_, running)| self.is_cut(running.flow));
         for (op, running) in cut.map(|(op, running)| (*op, *running)).collect::<Vec<_>>() {
             self.coupled.remove(&op);
+            let rate = self.network.rate(running.flow);
             let left = self.stop_flow(running.flow, running.begun, running.bytes);
             self.left.insert(op, left);
-            self.hold(Carrier::Coupled(op));
+            self.hold_at(Carrier::Coupled(op), rate);
         }
     }
 
@@ -117,7 +123,7 @@ impl Simulation<'_, '_> {
 
     /// Timers are over: who has a way goes on, and the others wait once more.
     pub(super) fn resend(&mut self) {
-        let Some(Resend { timeout, retries }) = self.settings.resend else { return };
+        let Some(Resend { timeout, retries, .. }) = self.settings.resend else { return };
         while let Some(&Reverse((at, who))) = self.timers.peek() {
             if self.now < f64::from_bits(at) {
                 return;
@@ -169,7 +175,8 @@ impl Simulation<'_, '_> {
             };
             let sends = match who {
                 Carrier::Lane(lane) => still * held.rate < posted(*lane),
-                Carrier::Coupled(_) | Carrier::Background => false,
+                Carrier::Coupled(op) => still * held.rate < self.posted_by(*op),
+                Carrier::Background => false,
             };
             moved || sends
         };
@@ -177,6 +184,12 @@ impl Simulation<'_, '_> {
         for who in free {
             self.go_on(who);
         }
+    }
+
+    /// What a folded channel posts at most on an edge whose receiver says nothing.
+    fn posted_by(&self, op: OpId) -> f64 {
+        let buffer = self.settings.resend.map_or(0.0, |resend| resend.buffer.as_f64());
+        self.left.get(&op).copied().unwrap_or(0.0).min(buffer)
     }
 
     /// Sends again what was lost, if there is a way now.
