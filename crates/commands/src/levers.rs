@@ -169,7 +169,9 @@ impl Levers<'_> {
         let why = format!("stages wait {} for each other", span(bubble));
         let chunks = self.job.model.layers / layout.pp;
         let divides = |vpp: &u64| 1 < *vpp && layout.vpp < *vpp && chunks.is_multiple_of(*vpp);
-        let free = self.job.parallel.stage_layers.is_none();
+        // Chunks of unequal numbers of layers would wait for each other instead.
+        let is_even = self.job.model.layers.is_multiple_of(layout.pp);
+        let free = is_even && self.job.parallel.stage_layers.is_none();
         for vpp in [2, chunks].into_iter().filter(divides).filter(|_| free) {
             let set =
                 [format!("job.parallel.vpp={vpp}"), "job.schedule=interleaved-1f1b".to_owned()];

@@ -222,7 +222,9 @@ fn a_fault_is_told_as_one_event_with_what_would_lower_it() {
     let share = told.fabric_usd_per_day / usual.fabric_usd_per_day;
     assert!((share - 1.0).abs() < 0.01, "{share}");
     let [timer, second, ..] = &told.levers[..] else { panic!("{:?}", told.levers) };
-    assert_eq!(timer.set, ["network.nic.timeout=4ms", "network.nic.retries=1000"]);
+    // Seven times 4.096 µs · 2^17 is the shortest that outlasts two seconds.
+    assert_eq!(timer.set, ["network.nic.timeout=536870912ns", "network.nic.retries=7"]);
+    assert_eq!(timer.name, "a timer of 537ms (NCCL_IB_TIMEOUT 17)");
     assert!(second.set.contains(&"cluster.aggregation=dual-tor".to_owned()), "{second:?}");
     assert_eq!(told.levers[2..].len(), usual.levers.len());
     for (lever, usual) in told.levers[2..].iter().zip(&usual.levers) {
@@ -239,7 +241,7 @@ fn a_fault_is_told_as_one_event_with_what_would_lower_it() {
         disturbed(&set).cost_s
     };
     let costs = [with(timer), with(second)];
-    assert!(costs[0] < 2.1 && costs[1] < 0.2, "{costs:?}");
+    assert!(costs[0] < 2.6 && costs[1] < 0.7, "{costs:?}");
 }
 
 /// One that costs nothing says when the link is used, and there it costs.

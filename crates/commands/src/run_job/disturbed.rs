@@ -354,13 +354,17 @@ impl Disturbed {
         COUNTS < self.cost_s
     }
 
+    /// How long the longest of the outages that end lasts.
+    pub(super) fn longest_outage_s(&self) -> f64 {
+        let is_outage = |fault: &&FaultRow| OUTAGES.contains(&fault.kind);
+        let lasting = |fault: &FaultRow| fault.until_s.map(|until| until - fault.at_s);
+        self.faults.iter().filter(is_outage).filter_map(lasting).fold(0.0, f64::max)
+    }
+
     /// Whether what was lost waited for the timer of its queue pair longer than the outage lasted:
     /// that, and not the outage, is what it costs then.
     pub(super) fn waits_for_timer(&self, timer_s: f64) -> bool {
-        let is_outage = |fault: &&FaultRow| OUTAGES.contains(&fault.kind);
-        let lasting = |fault: &FaultRow| fault.until_s.map(|until| until - fault.at_s);
-        let outages = self.faults.iter().filter(is_outage).filter_map(lasting);
-        let longest = outages.fold(0.0, f64::max);
+        let longest = self.longest_outage_s();
         0.0 < longest && longest < timer_s && longest < self.cost_s && self.restart.is_none()
     }
 

@@ -214,20 +214,37 @@ fn exposed_on_fabric(parts: &BreakdownSeconds, phases: &[PhaseRow]) -> Option<f6
     (!exposed.is_empty()).then(|| exposed.iter().sum())
 }
 
+/// As often as a queue pair sends again at most: `retry_cnt` has three bits.
+const RETRIES: u32 = 7;
+
+/// The shortest timer whose retries outlast an outage, with its code: 4.096 µs times two to the
+/// power of it, and not below 4 ms, at which late answers would pass for losses.
+fn timer_over(outage_s: f64) -> (u32, Span) {
+    let timer = |code: u32| Span::from_ns(4096 << code);
+    let is_enough = |code: &u32| outage_s < f64::from(RETRIES) * timer(*code).as_secs_f64();
+    let code = (10..31).find(is_enough).unwrap_or(31);
+    (code, timer(code))
+}
+
 /// What would make a fault cost less, bounded by what it costs, once.
 fn remedies(loaded: &Loaded, disturbed: &Disturbed) -> Vec<Change> {
     let ScenarioFile { network, cluster, reliability, .. } = &loaded.scenario;
     let timer = network.settings.nic.timeout;
     let once = disturbed.cost_s;
     let mut found = Vec::new();
-    let short = ["network.nic.timeout=4ms", "network.nic.retries=1000"];
-    if disturbed.waits_for_timer(timer.as_secs_f64()) {
+    let (code, shorter) = timer_over(disturbed.longest_outage_s());
+    if disturbed.waits_for_timer(timer.as_secs_f64()) && shorter < timer {
+        let short = [
+            format!("network.nic.timeout={}ns", shorter.as_ps() / 1000),
+            format!("network.nic.retries={RETRIES}"),
+        ];
+        let name = format!("a timer of {shorter:.0} (NCCL_IB_TIMEOUT {code})");
         let why = format!("the fault, once: what it lost waits {timer:.3} for the timer");
-        found.push(Change::new(Kind::Network, "a timer of 4 ms", short).because(&why, once));
+        found.push(Change::new(Kind::Network, name, short.clone()).because(&why, once));
         let cable = second_cable(&loaded.scenario).filter(|_| cluster.ports_per_nic == 1);
         if let Some(fault) = cable {
             let two = ["cluster.ports_per_nic=2", "cluster.aggregation=dual-tor"];
-            let set = two.into_iter().chain(short).map(str::to_owned).chain([fault]);
+            let set = two.map(str::to_owned).into_iter().chain(short).chain([fault]);
             let change = Change::new(Kind::Fabric, "that, and each NIC on two leaves", set);
             let why = "the fault, once: one of two cables is down, and the other carries all";
             found.push(change.because(why, once));
