@@ -140,7 +140,8 @@ fn a_capture_reads_back_to_the_runs_own_numbers() {
         assert_eq!(read.lost, report.drops, "{name}");
         assert_eq!(read.cnps, report.cnps, "{name}");
         assert_eq!(begun, report.pfc.pauses, "{name}");
-        let summary = commands::observe::run(&[path.clone()], &observe::Watch::default()).summary;
+        let summary =
+            commands::observe::run(std::slice::from_ref(&path), &observe::Watch::default()).summary;
         let beside = beside::compare(&summary, &loaded(set), Engine::Packet, &mut Watch::default());
         let beside = beside.expect("it can be predicted");
         // The run's own ways: what its links between leaves and the rest carried.

@@ -195,7 +195,7 @@ fn no_link_is_seen_to_carry_more_than_its_rate() {
     let config = FabricConfig {
         topology: TopologyKind::FatTree,
         k: Some(8),
-        links: vec![link.clone(), link.clone(), link],
+        links: vec![link; 3],
         ..FabricConfig::default()
     };
     let fabric = build(&cluster, &config, &Default::default()).expect("it is well-formed");

@@ -89,7 +89,7 @@ pub fn by_axis(
 ) -> Vec<AxisLoad> {
     let ranks: BTreeSet<(usize, usize)> = groups.iter().map(|group| group.whose).collect();
     let each = 1.0 / ranks.len().max(1) as f64;
-    let mut all: BTreeMap<(Option<&str>, Option<u32>, Option<u32>), AxisLoad> = BTreeMap::new();
+    let mut all: BTreeMap<_, AxisLoad> = BTreeMap::new();
     for group in groups {
         let ranks = (0 < group.size).then_some(group.size);
         let apart = apart(&group.members);
