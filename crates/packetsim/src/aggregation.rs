@@ -48,7 +48,7 @@ impl Simulation<'_> {
                 self.ends.sender_of_port[link] = Maybe::some(sender);
             }
             if let Some(number) = self.input.fabric.switch_ordinal(node) {
-                self.net.switches[SwitchId::from_index(number)].eventful += 1;
+                self.net.switches[SwitchId::from_index(number)].event_reasons += 1;
             }
             self.input.aggregates = true;
         }

@@ -1,19 +1,17 @@
-//! Switches ahead of the clock: a calm switch handles everything that reaches it in the next
-//! stretch of time at once.
+//! Switches that run ahead of the clock: conservative lookahead (Chandy, Misra and Bryant), on one
+//! thread.
 //!
-//! Whatever will reach a switch within the delay of its shortest cable is already on its wires: if
-//! the next event anywhere else is at `t`, nothing that it causes can be felt at this switch
-//! before `t + lookahead`. What it does itself is such an event, felt elsewhere after the delay of
-//! its shortest way out. So a switch has one event, for the earliest packet on its incoming
-//! wires; when that comes, all packets that arrive before that horizon are forwarded
-//! ([`crate::forward`]), each at its own instant. That is exact (it is the conservative
-//! synchronisation of Chandy, Misra and Bryant, on one thread), and it keeps the memory of one
-//! switch in the cache
-//! while a hundred packets pass.
+//! Every packet that arrives within the delay of a switch's shortest cable is already on its
+//! incoming wires. If the next event anywhere else is at `t`, nothing that it causes arrives here
+//! before the horizon `t + lookahead`. What this switch does reaches others only after the delay
+//! of its shortest outgoing cable, and may come back. So a batched switch has one event, for the
+//! first arrival. When that is due, all packets that arrive before the horizon are forwarded
+//! ([`crate::forward`]), each at its own time. This is exact, and the memory of one switch stays in
+//! the cache for a hundred packets.
 //!
-//! It ends where something could be felt sooner: a switch that pauses somebody, is paused on some
-//! port or has a pause frame on its way to it goes event by event ([`Switch::eventful`]
-//! counts the reasons). NICs run ahead in a way of their own ([`crate::stations`]).
+//! A switch that pauses a sender, is paused at a port or has a pause frame on its way to it goes
+//! event by event: a pause takes effect sooner than a packet. [`Switch::event_reasons`] counts such
+//! reasons. NICs run ahead too ([`crate::stations`]).
 
 use fabric::LinkId;
 
@@ -24,7 +22,7 @@ use crate::simulation::Simulation;
 const NEVER: u64 = u64::MAX;
 
 impl Simulation<'_> {
-    /// Sees to it that the oldest packet of a wire that was empty is noticed when it arrives.
+    /// Schedules the arrival of the first packet on a wire that was empty.
     #[inline]
     pub(crate) fn schedule_arrival(&mut self, link: LinkId, at: u64, ticket: u32) {
         let into = self.net.ports[link].into;
@@ -33,83 +31,85 @@ impl Simulation<'_> {
             if switch.is_batched() {
                 if at < switch.next_at {
                     switch.next_at = at;
-                    self.time.clocks.set_switch(into, at);
+                    self.time.clocks.set_switch_next(into, at);
                     self.time.calendar.schedule(at, ticket, Event::SwitchBatch(into));
                 }
                 return;
             }
         } else if self.net.ports[link].leaves {
-            // It is told at the end of the window.
+            // It is sent to another thread at the end of the window.
             return;
         }
         self.schedule(at, ticket, Event::PacketArrived(link));
     }
 
-    /// Handles [`Event::SwitchBatch`]: handles what reaches a switch before its horizon.
+    /// Handles [`Event::SwitchBatch`]: forwards what arrives before the horizon.
     pub(crate) fn run_switch_batch(&mut self, number: SwitchId) {
         let switch = &mut self.net.switches[number];
         if switch.next_at != self.time.now || !switch.is_batched() {
             return;
         }
         switch.next_at = NEVER;
-        self.time.clocks.set_switch(number, NEVER);
+        self.time.clocks.set_switch_next(number, NEVER);
         let now = self.time.now;
-        // What this switch does now is itself felt elsewhere after the delay of a cable.
-        let (reach, calm, at_edge) = (now + switch.reach, switch.stays_calm(), switch.at_edge);
-        let least = self.time.calendar.peek().unwrap_or(now).min(reach).min(self.time.window_end);
-        // A switch that may pause somebody must not have taken what that one has not sent yet.
-        let most = if calm { NEVER } else { reach };
-        let most = most.min(self.time.window_end);
+        // What this switch sends now arrives elsewhere after the delay of a cable.
+        let (reach, never_pauses, at_edge) =
+            (now + switch.egress_delay, switch.stays_below_thresholds(), switch.at_edge);
+        let next_elsewhere =
+            self.time.calendar.peek().unwrap_or(now).min(reach).min(self.time.window_end);
+        // A switch that may pause a sender must not take packets that a pause would hold back.
+        let limit = if never_pauses { NEVER } else { reach };
+        let limit = limit.min(self.time.window_end);
         // A sample must not count what its links send later.
         let is_measured = self.accounts.recorder.is_some();
-        let most = if is_measured { most.min(self.time.sample_at.max(now)) } else { most };
+        let limit = if is_measured { limit.min(self.time.sample_at.max(now)) } else { limit };
         let barrier = if at_edge { self.time.window_end } else { NEVER };
         let barrier = barrier.min(self.time.barrier);
-        // What arrives at this instant is due even if a sample is due too, or nobody would move.
-        let horizon = self.horizon(number, least, most).min(barrier).max(now + 1);
-        let next = self.forward_arrivals(number, least, horizon);
-        let mut announced = std::mem::take(&mut self.net.announced);
-        for link in announced.drain(..) {
+        // What arrives at this instant is due even if a sample is due too, or the run would stop.
+        let horizon = self.horizon(number, next_elsewhere, limit).min(barrier).max(now + 1);
+        let next = self.forward_arrivals(number, next_elsewhere, horizon);
+        let mut newly_busy = std::mem::take(&mut self.net.newly_busy);
+        for link in newly_busy.drain(..) {
             let (at, ticket) = self.next_arrival(link);
             self.schedule_arrival(link, at, ticket);
         }
-        self.net.announced = announced;
+        self.net.newly_busy = newly_busy;
         if self.net.switches[number].is_batched() {
             self.schedule_batch(number, next);
         }
-        self.net.known = 0;
+        self.net.known_until = 0;
         self.time.now = now;
     }
 
-    /// Until when all that reaches a switch is on its wires, if nothing happens elsewhere before
-    /// `least` and what happens there from `most` on is not looked at. Notes until when each
-    /// neighbour's departures are known.
-    fn horizon(&mut self, number: SwitchId, least: u64, most: u64) -> u64 {
+    /// The horizon of a switch: all packets that arrive before it are on its wires. The next event
+    /// elsewhere is at `next_elsewhere`; no neighbour is trusted beyond `limit`. Stores until when
+    /// each neighbour's departures are known.
+    fn horizon(&mut self, number: SwitchId, next_elsewhere: u64, limit: u64) -> u64 {
         let now = self.time.now;
         let switch = &self.net.switches[number];
         let mut horizon = NEVER;
-        self.net.felt.clear();
+        self.net.inputs_known_until.clear();
         for (link, cable) in switch.inputs.iter().zip(&switch.cables) {
-            let felt = self.time.clocks.of_source(*link, now, least).min(most);
-            self.net.felt.push(felt);
-            // A neighbour that pauses is felt before the switch has looked a packet up.
-            let calm = || {
+            let known = self.time.clocks.known_until(*link, now, next_elsewhere).min(limit);
+            self.net.inputs_known_until.push(known);
+            // A pause takes effect at once, a packet after the switch has looked up its route.
+            let never_pauses = || {
                 let from = cable.from.get();
-                from.is_none_or(|from| self.net.switches[from].stays_calm())
+                from.is_none_or(|from| self.net.switches[from].stays_below_thresholds())
             };
-            let delay = if felt == least {
+            let delay = if known == next_elsewhere {
                 switch.lookahead
-            } else if calm() {
+            } else if never_pauses() {
                 cable.delay
             } else {
                 cable.pause_delay
             };
-            horizon = horizon.min(felt.saturating_add(delay));
+            horizon = horizon.min(known.saturating_add(delay));
         }
         horizon
     }
 
-    /// Arranges for the next packet that reaches a batched switch to be noticed.
+    /// Schedules the next arrival at a batched switch.
     pub(crate) fn schedule_next_batch(&mut self, number: SwitchId) {
         if self.net.switches[number].is_batched() {
             let next = self.next_of_batch(number);
@@ -117,7 +117,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// When the next packet reaches a switch at the soonest, as far as is known, and its rank.
+    /// The time and rank of the next arrival at a switch, at the earliest.
     pub(crate) fn next_of_batch(&self, number: SwitchId) -> (u64, u32) {
         let inputs = self.net.switches[number].inputs.iter();
         let next = inputs.map(|link| match &self.net.ports[*link] {
@@ -132,22 +132,22 @@ impl Simulation<'_> {
         let switch = &mut self.net.switches[number];
         if at < switch.next_at {
             switch.next_at = at;
-            self.time.clocks.set_switch(number, at);
+            self.time.clocks.set_switch_next(number, at);
             self.time.calendar.schedule(at, ticket, Event::SwitchBatch(number));
         }
     }
 
-    /// One more reason for a switch to go event by event.
+    /// Adds a reason for a switch to go event by event.
     #[cold]
     pub(crate) fn require_events(&mut self, number: Maybe<SwitchId>) {
         let Some(number) = number.get() else { return };
         let was_batched = self.net.switches[number].is_batched();
-        self.net.switches[number].eventful += 1;
+        self.net.switches[number].event_reasons += 1;
         if !was_batched {
             return;
         }
         self.net.switches[number].next_at = NEVER;
-        self.time.clocks.set_switch(number, 0);
+        self.time.clocks.set_switch_next(number, 0);
         for at in 0..self.net.switches[number].inputs.len() {
             let link = self.net.switches[number].inputs[at];
             let port = &self.net.ports[link];
@@ -160,13 +160,13 @@ impl Simulation<'_> {
         }
     }
 
-    /// One reason less.
+    /// Removes such a reason.
     #[cold]
     pub(crate) fn release_events(&mut self, number: Maybe<SwitchId>) {
         let Some(number) = number.get() else { return };
-        self.net.switches[number].eventful -= 1;
+        self.net.switches[number].event_reasons -= 1;
         if self.net.switches[number].is_batched() {
-            self.time.clocks.set_switch(number, NEVER);
+            self.time.clocks.set_switch_next(number, NEVER);
         }
         self.schedule_next_batch(number);
     }

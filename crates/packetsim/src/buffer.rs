@@ -217,14 +217,14 @@ impl PfcConfig {
     }
 }
 
-/// A switch. Departures that nobody has looked at yet are still counted unless the switch is alert,
-/// so that what is in use is an upper bound.
+/// A switch. Departures that have not been applied yet are still counted, so what is in use is an
+/// upper bound; it is exact where departures are events.
 #[derive(Debug)]
 pub(crate) struct Switch {
     /// All that is charged, lossless and lossy, whatever it is charged to.
     pub charged: u64,
-    /// While less than this is charged, nobody can have passed the threshold.
-    pub safe: u64,
+    /// While less than this is charged, no port can have passed the threshold.
+    pub safe_level: u64,
     /// How much of the pool lossless classes use.
     pub shared: u64,
     /// How much of the pool lossy classes use.
@@ -242,24 +242,25 @@ pub(crate) struct Switch {
     /// Ports have fixed parts: the threshold does not depend on what others use.
     pub fixed: bool,
     /// Every departure is an event, because one of them may end a pause.
-    pub alert: bool,
+    pub departures_are_events: bool,
     /// Reasons to go event by event; without any, it is batched.
-    pub eventful: u32,
-    /// When the first packet arrives that it does not know of, or later; see [`crate::batch`].
+    pub event_reasons: u32,
+    /// The time of its batch event, at its next arrival; see [`crate::batch`].
     pub next_at: u64,
-    /// Nothing that happens elsewhere can be felt here sooner than this.
+    /// No event elsewhere can act on it sooner than this.
     pub lookahead: u64,
-    /// How soon what it does is felt elsewhere.
-    pub reach: u64,
-    /// While so much less than `safe` is charged, it pauses nobody as far as anybody runs ahead.
+    /// No event here can act elsewhere sooner than this: its shortest outgoing cable.
+    pub egress_delay: u64,
+    /// While so much less than `safe_level` is charged, it pauses no sender within the longest
+    /// lookahead.
     pub margin: u64,
-    /// Something reaches it from the part of the network that another thread handles.
+    /// An incoming link leaves the part of another thread.
     pub at_edge: bool,
     /// The departures of all its ports have been applied until then; see [`crate::credits`].
     pub worked_off: u64,
     /// The outgoing links.
     pub ports: Vec<LinkId>,
-    /// The incoming links, and how soon what happens at their other ends is felt.
+    /// The incoming links, and their delays.
     pub inputs: Vec<LinkId>,
     pub cables: Vec<Cable>,
 }
@@ -306,7 +307,7 @@ impl Switch {
         let safe = (u128::from(pool) * u128::from(least) / u128::from(65_536 + least)) as u64;
         Self {
             charged: 0,
-            safe: safe.min(PORT_BYTES).saturating_sub(1 << 16),
+            safe_level: safe.min(PORT_BYTES).saturating_sub(1 << 16),
             shared: 0,
             lossy: 0,
             pool,
@@ -315,11 +316,11 @@ impl Switch {
             reserved: config.reserved.get() as u32,
             pausing: 0,
             fixed,
-            alert: false,
-            eventful: 0,
+            departures_are_events: false,
+            event_reasons: 0,
             next_at: u64::MAX,
             lookahead: 0,
-            reach: 0,
+            egress_delay: 0,
             margin: 0,
             at_edge: false,
             worked_off: 0,
@@ -332,20 +333,20 @@ impl Switch {
     /// Whether it handles what reaches it in batches.
     #[inline]
     pub(crate) fn is_batched(&self) -> bool {
-        self.eventful == 0
+        self.event_reasons == 0
     }
 
-    /// Whether it will surely pause nobody as far as anybody runs ahead.
+    /// Whether it pauses no sender within the longest lookahead, for sure.
     #[inline]
-    pub(crate) fn stays_calm(&self) -> bool {
-        self.charged + self.margin < self.safe && !self.alert
+    pub(crate) fn stays_below_thresholds(&self) -> bool {
+        self.charged + self.margin < self.safe_level && !self.departures_are_events
     }
 
-    /// Whether a packet can be taken in without a look at anything else: not even by upper bounds
+    /// Whether a packet can be admitted without exact counts: not even by upper bounds
     /// does anybody come near a threshold.
     #[inline]
-    pub(crate) fn is_calm(&self) -> bool {
-        self.charged < self.safe && !self.alert
+    pub(crate) fn is_below_thresholds(&self) -> bool {
+        self.charged < self.safe_level && !self.departures_are_events
     }
 
     /// What an input port could use of an empty switch, if that is more than is counted.
@@ -364,7 +365,7 @@ impl Switch {
         ((base * self.alpha) >> 16).min(PORT_BYTES)
     }
 
-    /// Charges a packet of a lossless class that came over `from`, when the switch is calm.
+    /// Charges a packet of a lossless class that came over `from`, when no threshold is near.
     #[inline]
     pub(crate) fn charge(&mut self, from: &mut Port, class: Class, size: u32) {
         let used = &mut from.used[class.lane()];
@@ -373,7 +374,7 @@ impl Switch {
         self.shared += u64::from(used.saturating_sub(self.reserved).min(size));
     }
 
-    /// Gives it back, when the switch pauses nobody: then nothing is in headroom.
+    /// Gives it back, when the switch pauses no sender: then nothing is in headroom.
     #[inline]
     pub(crate) fn discharge(&mut self, from: &mut Port, class: Class, size: u32) {
         debug_assert!(from.over[class] == 0, "somebody is paused");
@@ -481,7 +482,8 @@ mod tests {
     }
 
     /// Property: whatever comes and goes, counts end where they began and the pool is never
-    /// overdrawn; a calm switch never takes in what exact admission would pause or drop.
+    /// overdrawn; a switch below its thresholds never admits what exact admission would pause or
+    /// drop.
     #[test]
     fn every_charge_is_given_back() {
         for seed in 0..50 {
@@ -503,9 +505,10 @@ mod tests {
                 if random.below(2) == 0 || held.is_empty() {
                     let at = random.below(4) as usize;
                     let size = 64 + random.below(4_100) as u32;
-                    // Headroom in use means that somebody is paused, and then nothing is calm.
-                    switch.alert = ports.iter().any(|port| 0 < port.over[DATA]);
-                    let calm = switch.is_calm();
+                    // Headroom in use means that a sender is paused, and then the switch is not
+                    // below its thresholds.
+                    switch.departures_are_events = ports.iter().any(|port| 0 < port.over[DATA]);
+                    let calm = switch.is_below_thresholds();
                     let taken = switch.admit(&mut ports[at], DATA, size);
                     assert!(!calm || taken == Admission::Taken, "seed {seed}: {taken:?}");
                     if taken != Admission::Dropped {

@@ -11,6 +11,7 @@ use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
 use crate::admission::{AdmissionConfig, AdmissionPolicy, GrantLedger};
 use crate::buffer::{BufferConfig, Cable, MarkWhen, PfcConfig, Switch};
+use crate::by_output::ArrivalsByOutput;
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
 use crate::clocks::Clocks;
@@ -18,7 +19,6 @@ use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::exchange::Part;
 use crate::faults::{LinkFault, pauses};
-use crate::forward::Sorter;
 use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
 use crate::light_acks::LightAcks;
 use crate::limits::{self, Refusal};
@@ -34,7 +34,7 @@ use crate::repetition::Repetition;
 use crate::ring::Slab;
 use crate::scheduled::Schedule;
 use crate::sending::MOST_REPORTED;
-use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
+use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings, tier_of};
 use crate::simulation::{
     Accounts, Departures, Ends, Host, Input, Net, Operations, Rules, Simulation, Timeline,
 };
@@ -60,7 +60,7 @@ pub(crate) fn build<'a>(
     let mut ports = ports(fabric, settings);
     limits::check_delays(&ports)?;
     let switches = switches(fabric, settings, faults, &sizes, &mut ports)?;
-    let credits = Credits::new(&settings.credits, &ports, sizes.largest())?;
+    let credits = Credits::new(settings, fabric, &ports, sizes.largest())?;
     let schedule = Schedule::new(&settings.scheduled, &sizes)?;
     let network = Network::new(fabric, transfers, settings);
     limits::check_messages(&network, transfers, settings, &sizes)?;
@@ -106,20 +106,20 @@ pub(crate) fn build<'a>(
         } else {
             IdVec::default()
         },
-        marker: Marker::new(settings, links),
+        marker: Marker::new(settings, fabric),
         stamps: Stamps::default(),
         paths: Vec::new(),
         network,
         routed: Vec::new(),
         longest: 0,
-        known: 0,
+        known_until: 0,
         in_far_end: false,
         incoming: Vec::new(),
-        sorter: Sorter::new(links),
-        felt: Vec::new(),
-        by_output: false,
+        arrivals: ArrivalsByOutput::new(links),
+        inputs_known_until: Vec::new(),
+        outputs_are_independent: false,
         candidates: Vec::new(),
-        announced: Vec::new(),
+        newly_busy: Vec::new(),
     };
     let ends = Ends {
         pairs: IdVec::default(),
@@ -151,7 +151,7 @@ pub(crate) fn build<'a>(
     simulation.time.clocks = clocks(&simulation);
     simulation.time.calendar = calendar(&simulation);
     lay_paths(&mut simulation)?;
-    simulation.net.by_output = goes_by_output(&simulation);
+    simulation.net.outputs_are_independent = outputs_are_independent(&simulation);
     simulation.net.longest = longest_in_use(&simulation.net);
     simulation.repetition = Repetition::new(&simulation);
     simulation.steady = Steady::new(&simulation);
@@ -175,8 +175,8 @@ fn first_instant() -> Timeline {
         calendar: Calendar::new(0, 1, 1),
         stations: Stations::default(),
         clocks: Clocks::default(),
-        agenda: Vec::new(),
-        free_agenda: Vec::new(),
+        rare_events: Vec::new(),
+        free_rare_events: Vec::new(),
         barrier: NEVER,
         change_at: NEVER,
         reroutes: std::collections::VecDeque::new(),
@@ -202,9 +202,9 @@ fn are_long(ports: &IdVec<LinkId, Port>, sizes: &Sizes, faults: &Faults) -> bool
     })
 }
 
-/// Whether what one output of a calm switch does is nothing to the others, and all of a packet's
+/// Whether the outputs of a switch below its thresholds do not depend on each other, and a packet's
 /// next link is known from its path.
-fn goes_by_output(simulation: &Simulation<'_>) -> bool {
+fn outputs_are_independent(simulation: &Simulation<'_>) -> bool {
     let (input, net) = (&simulation.input, &simulation.net);
     !net.credits.are_counted()
         && !net.network.chooses_on_the_way()
@@ -216,7 +216,7 @@ fn goes_by_output(simulation: &Simulation<'_>) -> bool {
         && input.rules.mark_when == MarkWhen::Dequeue
 }
 
-/// The longest delay of a link that somebody uses.
+/// The longest delay of a link on a path.
 fn longest_in_use(net: &Net) -> u64 {
     let links = net.paths.iter().filter(|at| **at & PATH_END == 0);
     links.map(|link| net.ports[LinkId::of(*link)].delay).max().unwrap_or(0)
@@ -248,12 +248,11 @@ fn report_short_timeouts(simulation: &mut Simulation<'_>) {
 
 /// An algorithm that goes by marks alone controls nothing where nothing marks.
 fn report_missing_marks(simulation: &mut Simulation<'_>) {
-    let Settings { congestion, congestion_of_tier, ecn, ecn_of_lane, .. } =
-        simulation.input.settings;
+    let settings = simulation.input.settings;
+    let Settings { congestion, congestion_of_tier, .. } = settings;
     let mut all = std::iter::once(congestion).chain(congestion_of_tier.values());
     if let Some(blind) = all.find(|one| one.needs().marks)
-        && !ecn.enabled
-        && !ecn_of_lane.iter().any(|ecn| ecn.enabled)
+        && !settings.all_marks().any(|ecn| ecn.enabled)
     {
         let name = blind.name();
         simulation.report_finding(format!(
@@ -409,7 +408,7 @@ fn damage(settings: &Settings, links: usize) -> IdVec<LinkId, units::Random> {
     (0..links).map(|link| units::Random::new(settings.seed, "damage", link as u64)).collect()
 }
 
-/// Makes links that have failed lose what crosses them, if somebody has no way around them.
+/// Makes failed links lose what crosses them, if there is a path without a way around them.
 fn lose_what_cannot_arrive(simulation: &mut Simulation<'_>) {
     let (fabric, network) = (simulation.input.fabric, &mut simulation.net.network);
     let pairs = network.keys.clone();
@@ -477,8 +476,8 @@ fn calendar(simulation: &Simulation<'_>) -> Calendar {
     Calendar::new(stations.len() + fabric.switches().len(), delay, 2 * reach)
 }
 
-/// The clocks of a run's switches and stations. Where credits are counted, a node looks at the
-/// departures of its neighbours' neighbours, and nobody goes by them.
+/// The clocks of a run's switches and stations. Where credits are counted, a node depends on the
+/// departures of its neighbours' neighbours, and clocks of neighbours are not used.
 pub(crate) fn clocks(simulation: &Simulation<'_>) -> Clocks {
     let (net, stations) = (&simulation.net, &simulation.time.stations);
     let mut clocks = Clocks::new(net.switches.len(), stations.len(), net.ports.len());
@@ -489,7 +488,7 @@ pub(crate) fn clocks(simulation: &Simulation<'_>) -> Clocks {
         }
     }
     for (number, switch) in net.switches.enumerate() {
-        clocks.set_switch(number, if switch.is_batched() { NEVER } else { 0 });
+        clocks.set_switch_next(number, if switch.is_batched() { NEVER } else { 0 });
     }
     clocks
 }
@@ -546,8 +545,8 @@ fn switches(
 ) -> Result<IdVec<SwitchId, Switch>, Refusal> {
     let frame = Bytes::new(u64::from(sizes.mtu + sizes.data));
     let config_of = |node: fabric::NodeId| -> &BufferConfig {
-        let tier = fabric.tiers().get(usize::from(fabric.nodes()[node].tier));
-        let own = tier.and_then(|tier| settings.buffer_of_tier.get(&tier.name));
+        let tier = tier_of(fabric, node);
+        let own = tier.and_then(|tier| settings.buffer_of_tier.get(tier));
         own.unwrap_or(&settings.buffer)
     };
     let headroom_of = |id: LinkId| {
@@ -603,8 +602,8 @@ fn switches(
         };
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);
         // Its own pauses and credits need nothing but the cable.
-        let felt = |link: &LinkId| ports[*link].delay - ports[*link].latency;
-        switch.reach = switch.ports.iter().map(felt).min().unwrap_or(0);
+        let cable = |link: &LinkId| ports[*link].delay - ports[*link].latency;
+        switch.egress_delay = switch.ports.iter().map(cable).min().unwrap_or(0);
         let cable = |link: &LinkId| {
             let Port { switch, delay, latency, .. } = ports[*link];
             Cable { from: switch, delay, pause_delay: delay - latency }
@@ -614,7 +613,7 @@ fn switches(
         let explicit = settings.packet.clock == Clock::Nanosecond;
         let explicit = explicit || settings.switch.link_retry == LinkRetry::On;
         let explicit = explicit || settings.scheduled.enabled;
-        switch.eventful = u32::from(explicit || switch.lookahead == 0);
+        switch.event_reasons = u32::from(explicit || switch.lookahead == 0);
     }
     Ok(switches)
 }
@@ -650,7 +649,7 @@ fn lay_paths(simulation: &mut Simulation<'_>) -> Result<(), Refusal> {
         };
         let route = simulation.lay_paths_of_pair(pair, &forth, Way::There);
         let path = first_way(simulation, &back);
-        // Who cannot be reached even when all is well is never sent anything.
+        // A receiver that no path reaches even without faults is never sent anything.
         let broken = forth.is_empty() || path.is_empty();
         let some = || fabric.ports(key.from).first().copied().unwrap_or(LinkId::from_index(0));
         let forth = if forth.is_empty() { vec![some()] } else { forth };

@@ -1,13 +1,13 @@
-//! What is going to happen, and when: a timing wheel with exact order inside each slot.
+//! The event queue: a timing wheel with exact order inside each slot.
 //!
-//! A link announces only the arrival of the oldest packet on its wire, so there are about as many
-//! pending events as busy links, and almost all lie within the next microseconds. They go into a
-//! wheel whose slots are lists in one slab; the slot that time has reached is sorted and served
-//! from its end. What lies beyond the wheel (timers, faults, computations) waits in a heap. Slots
-//! get narrower where congestion makes more happen than was expected.
+//! A link has one event, for the oldest packet on its wire, so there are about as many pending
+//! events as busy links, and almost all of them are due within microseconds. They go into a wheel
+//! whose slots are lists in one slab; the current slot is sorted and emptied from its end. Events
+//! beyond the wheel (timers, faults, waits) are in a heap. Slots get narrower where congestion
+//! makes more events than expected.
 //!
-//! Events of one instant run in the order of their tickets, not in that in which they were put into
-//! the calendar: so the result does not depend on who looked at what first.
+//! Events of one instant run in the order of their tickets, not in that in which they were
+//! scheduled: so results do not depend on when departures were applied.
 //!
 //! Binary, 4-ary and radix heaps were tried; `docs/performance.md` has the figures.
 
@@ -35,13 +35,13 @@ pub(crate) enum Event {
     Timeout(PairId),
     /// An operation without packets is over.
     OperationEnded(OpId),
-    /// A line of the agenda is due: a fault, a pause's end, a sample.
+    /// A rare event is due: a fault, the end of a pause, a sample.
     Rare(u32),
     /// A frame of the link itself reaches the far end.
     PauseFrame(LinkId),
-    /// The first of the packets on their way to a switch arrives there.
+    /// The next packet arrives at a switch that runs ahead.
     SwitchBatch(SwitchId),
-    /// The first of the things that happen to a station happens.
+    /// The next event of a station is due.
     StationAhead(StationId),
     /// The oldest acknowledgement that takes no links reaches its sender.
     AckArrived(PairId),
@@ -156,9 +156,9 @@ pub(crate) struct Calendar {
     /// The slot that time has reached: its number since the start, its events in reverse order.
     slot: u64,
     current: Vec<Entry>,
-    /// So many of them, those that come first, were seen by somebody who reads ahead.
+    /// So many of them, those that come first, have been returned by `fresh`.
     seen: usize,
-    /// Slots served, and what they held in all, since somebody asked whether they are too wide.
+    /// Slots emptied, and what they held in all, since the width of slots was last checked.
     turns: u32,
     served: u32,
     far: BinaryHeap<Reverse<Entry>>,
@@ -193,14 +193,14 @@ impl Calendar {
         }
     }
 
-    /// When the last event was: nothing that is under way arrives before that.
+    /// When the last event was: nothing in flight arrives before that.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
 
     /// Nothing is pending before an instant.
-    pub(crate) fn reach(&mut self, at: u64) {
+    pub(crate) fn advance_to(&mut self, at: u64) {
         self.now = self.now.max(at);
     }
 
@@ -212,7 +212,7 @@ impl Calendar {
         self.tickets
     }
 
-    /// Arranges for an event to happen.
+    /// Schedules an event.
     #[inline]
     pub(crate) fn schedule(&mut self, at: u64, ticket: u32, event: Event) {
         assert!(self.now <= at, "{event:?} scheduled for {at}, but it is {}", self.now);
@@ -303,7 +303,7 @@ impl Calendar {
         entries
     }
 
-    /// Forgets all pending events and goes on from an instant.
+    /// Removes all pending events, and continues from an instant.
     pub(crate) fn restart(&mut self, now: u64) {
         self.slots.fill(NONE);
         self.occupied.fill(0);
@@ -363,7 +363,7 @@ impl Calendar {
             }
         }
         self.shift -= 1;
-        // What it has served of the old slot was all of it.
+        // The old slot has been emptied.
         self.slot = 2 * self.slot + 1;
         self.slots = vec![NONE; 2 * self.slots.len()].into_boxed_slice();
         self.occupied = vec![0; self.slots.len() / 64].into_boxed_slice();

@@ -1,11 +1,11 @@
-//! How soon each node can be felt by its neighbours.
+//! The clock of each node, from which its neighbours compute their lookahead.
 //!
-//! A switch or station that runs ahead of the clock needs to know until when nothing reaches it
-//! that is not on its wires already. What a neighbour does next is either the first thing that it
-//! knows of (`next`), or follows from something that is still to reach it, which takes at least its
-//! shortest cable from now on. So a node's horizon is the least of its neighbours' clocks, each
-//! with the cable from there, and not that of the whole network: a leaf whose neighbours have
-//! handled their next half microsecond may handle its own, whatever happens elsewhere.
+//! A switch or station that runs ahead needs its horizon: until when all arrivals are already on
+//! its wires. The next action of a neighbour is either its next event (`next`), or follows from a
+//! packet that has still to arrive there, which takes at least its shortest cable from now on. So
+//! the horizon of a node is the least of its neighbours' clocks, each plus the cable from there.
+//! It does not depend on the rest of the network: a leaf whose neighbours have handled their next
+//! half microsecond may handle its own, whatever happens elsewhere.
 
 use fabric::LinkId;
 use units::{Id, IdVec};
@@ -14,15 +14,15 @@ use crate::ids::{Maybe, StationId, SwitchId};
 
 const NEVER: u64 = u64::MAX;
 
-/// A node of which no clock is kept.
+/// A node without a clock.
 const UNKNOWN: u32 = u32::MAX;
 
 /// One node that can run ahead.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// When the first thing happens that it knows of; zero if it goes event by event.
+    /// Its next event, as far as is known; zero if it goes event by event.
     next: u64,
-    /// Nothing that happens elsewhere makes it do anything sooner than this.
+    /// Its shortest incoming cable: no event elsewhere acts on it sooner.
     shortest: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// For so many switches and stations, none of which knows of anything.
+    /// Clocks of so many switches and stations without events.
     pub(crate) fn new(switches: usize, stations: usize, links: usize) -> Self {
         let clock = Clock { next: NEVER, shortest: NEVER };
         Self {
@@ -46,7 +46,7 @@ impl Clocks {
         }
     }
 
-    /// Adds a link to what is known of both of its ends.
+    /// Adds a link between two nodes.
     pub(crate) fn add_link(
         &mut self,
         link: LinkId,
@@ -66,25 +66,25 @@ impl Clocks {
         }
     }
 
-    /// A switch knows of nothing before this instant; zero if it goes event by event.
+    /// Sets the next event of a switch; zero if it goes event by event.
     #[inline]
-    pub(crate) fn set_switch(&mut self, switch: SwitchId, next: u64) {
+    pub(crate) fn set_switch_next(&mut self, switch: SwitchId, next: u64) {
         self.nodes[switch.index()].next = next;
     }
 
-    /// The same of a station.
+    /// Sets the next event of a station.
     #[inline]
-    pub(crate) fn set_station(&mut self, station: StationId, next: u64) {
+    pub(crate) fn set_station_next(&mut self, station: StationId, next: u64) {
         self.nodes[self.switches + station.index()].next = next;
     }
 
-    /// Before this instant the node that a link leaves does nothing that has not been done, if
-    /// nothing at all happens before `now` and nothing but what happens here before `least`.
+    /// Until when all departures of the node that a link leaves are known, if no event is before
+    /// `now`, and none elsewhere before `next_elsewhere`.
     #[inline]
-    pub(crate) fn of_source(&self, link: LinkId, now: u64, least: u64) -> u64 {
+    pub(crate) fn known_until(&self, link: LinkId, now: u64, next_elsewhere: u64) -> u64 {
         match self.nodes.get(self.sources[link] as usize) {
-            Some(clock) => least.max(clock.next.min(now.saturating_add(clock.shortest))),
-            None => least,
+            Some(clock) => next_elsewhere.max(clock.next.min(now.saturating_add(clock.shortest))),
+            None => next_elsewhere,
         }
     }
 }

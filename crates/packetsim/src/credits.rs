@@ -32,7 +32,8 @@
 //!   lanes, and a service level is mapped to the same lane everywhere.
 //! * A credit update is sent for every packet and takes no time on the wire.
 
-use fabric::LinkId;
+use fabric::graph::Link;
+use fabric::{Fabric, LinkId, NodeId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Id, IdVec, Ranged, Ranges};
@@ -41,6 +42,7 @@ use crate::ids::PairId;
 use crate::limits::{BLOCK_COUNT_BITS as COUNT_BITS, CREDIT_BYTES, Refusal};
 use crate::packet::{ByClass, Class, DATA, DATA_CLASSES, LANES, Packet};
 use crate::port::Port;
+use crate::settings::{Settings, tier_of};
 use crate::simulation::Simulation;
 
 /// Bytes of a block (section 7.9.4.4).
@@ -71,6 +73,21 @@ pub struct CreditConfig {
     pub weights: Vec<u8>,
     /// Lanes that go before the others.
     pub high_priority: Vec<u8>,
+}
+
+/// What a part of a fabric has of its own where credits are counted; what is left out is as
+/// everywhere.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TierCredits {
+    /// Buffer of an input port of these switches for each lane.
+    pub buffer: Option<Bytes>,
+    /// What an input port can hold besides, all lanes together.
+    pub spare: Option<Bytes>,
+    /// How much each lane may send in its turn, in blocks of 64 bytes.
+    pub weights: Option<Vec<u8>>,
+    /// Lanes that go before the others.
+    pub high_priority: Option<Vec<u8>>,
 }
 
 impl Default for CreditConfig {
@@ -115,24 +132,33 @@ impl Ranged for CreditConfig {
 }
 
 impl CreditConfig {
+    /// The same with what a tier has of its own.
+    pub(crate) fn with(&self, own: &TierCredits) -> Self {
+        let TierCredits { buffer, spare, weights, high_priority } = own.clone();
+        let has_spare = spare.is_some();
+        Self {
+            buffer: buffer.or(self.buffer.filter(|_| !has_spare)),
+            spare: spare.unwrap_or(self.spare),
+            weights: weights.unwrap_or_else(|| self.weights.clone()),
+            high_priority: high_priority.unwrap_or_else(|| self.high_priority.clone()),
+            ..self.clone()
+        }
+    }
+
     /// How many lanes there are.
     pub(crate) fn lanes(&self) -> usize {
         usize::from(self.lanes).clamp(1, LANES)
     }
 
-    /// What each class may send in its turn, in bytes.
-    fn allowances(&self) -> ByClass<i32> {
+    /// The turns of the lanes of a port.
+    fn turns(&self) -> Turns {
         let mut allowances = ByClass::default();
         for (lane, weight) in self.weights.iter().take(LANES).enumerate() {
             allowances[Class::of_lane(lane)] = i32::from(*weight) * BLOCK as i32;
         }
-        allowances
-    }
-
-    /// The classes of high priority.
-    fn first_classes(&self) -> u8 {
         let lanes = self.high_priority.iter().filter(|lane| usize::from(**lane) < LANES);
-        lanes.fold(0, |mask, lane| mask | Class::of_lane(usize::from(*lane)).bit())
+        let first = lanes.fold(0, |mask, lane| mask | Class::of_lane(usize::from(*lane)).bit());
+        Turns { allowances, first }
     }
 
     /// The lane of a service level.
@@ -214,8 +240,18 @@ pub(crate) struct Credits {
     lanes: Vec<Lane>,
     /// Blocks of a full packet.
     full: u32,
-    /// What each class may send in its turn, in bytes, and those that go first.
+    /// The turns of lanes: of most ports, then of those of single tiers; and by link which of
+    /// them, where there are several.
+    turns: Vec<Turns>,
+    of_link: Vec<u8>,
+}
+
+/// The turns of the lanes of a port.
+#[derive(Debug)]
+struct Turns {
+    /// What each class may send in its turn, in bytes.
     allowances: ByClass<i32>,
+    /// The classes that go first.
     first: u8,
 }
 
@@ -226,16 +262,28 @@ fn blocks(size: u32) -> u32 {
 impl Credits {
     /// For these links, with packets of at most `largest` bytes.
     pub(crate) fn new(
-        config: &CreditConfig,
+        settings: &Settings,
+        fabric: &Fabric,
         ports: &IdVec<LinkId, Port>,
         largest: u32,
     ) -> Result<Self, Refusal> {
-        let (allowances, first) = (config.allowances(), config.first_classes());
-        if !config.enabled {
-            return Ok(Self { allowances, first, ..Self::default() });
+        let (all, own) = (&settings.credits, &settings.credits_of_tier);
+        let configs: Vec<CreditConfig> =
+            std::iter::once(all.clone()).chain(own.values().map(|own| all.with(own))).collect();
+        let turns = configs.iter().map(CreditConfig::turns).collect();
+        // Their place among those that differ, by the switch at one end of a link.
+        let place = |node: NodeId| {
+            let tier = tier_of(fabric, node);
+            tier.and_then(|tier| own.keys().position(|name| name == tier)).map_or(0, |at| at + 1)
+        };
+        let from = fabric.links().iter().map(|link| place(link.from) as u8);
+        let of_link = if own.is_empty() { Vec::new() } else { from.collect() };
+        if !all.enabled {
+            return Ok(Self { turns, of_link, ..Self::default() });
         }
-        let (count, full) = (config.lanes(), blocks(largest));
-        let limit = |port: &Port| {
+        let (count, full) = (all.lanes(), blocks(largest));
+        let limit = |(port, link): (&Port, &Link)| {
+            let config = &configs[place(link.to)];
             if port.into.is_none() {
                 // Endpoints take everything.
                 return Ok(u32::MAX);
@@ -246,7 +294,8 @@ impl Credits {
             CREDIT_BYTES.check(held.get())?;
             Ok(((held.get() / u64::from(BLOCK)) as u32).max(2 * full))
         };
-        let limits: Result<Vec<u32>, Refusal> = ports.iter().map(limit).collect();
+        let limits: Result<Vec<u32>, Refusal> =
+            ports.iter().zip(fabric.links().iter()).map(limit).collect();
         let lane = |(port, limit): (&Port, u32)| Lane {
             owed: 0,
             limit,
@@ -256,14 +305,16 @@ impl Credits {
             returns: Vec::new(),
         };
         let lanes = ports.iter().zip(limits?).flat_map(|port| vec![lane(port); count]).collect();
-        Ok(Self { count, lanes, full, allowances, first })
+        Ok(Self { count, lanes, full, turns, of_link })
     }
 
     /// The lane whose turn it is at a port among those that may send, of which there is one.
     #[inline]
-    pub(crate) fn next_lane(&self, port: &mut Port, may: u8) -> Class {
-        let first = if may & self.first != 0 { may & self.first } else { may };
-        port.next_lane(first, &self.allowances)
+    pub(crate) fn next_lane(&self, link: LinkId, port: &mut Port, may: u8) -> Class {
+        let place = self.of_link.get(link.index()).copied().unwrap_or(0);
+        let Turns { allowances, first } = &self.turns[usize::from(place)];
+        let first = if may & first != 0 { may & first } else { may };
+        port.next_lane(first, allowances)
     }
 
     /// Whether credits are counted.
@@ -456,7 +507,7 @@ impl Simulation<'_> {
             return false;
         }
         let port = &mut self.net.ports[link];
-        let class = self.net.credits.next_lane(port, may);
+        let class = self.net.credits.next_lane(link, port, may);
         port.deficits[class] -=
             i32::from(self.net.queued.first(port.classes[class].queue).packet.size);
         self.transmit_class(link, class, start);
@@ -473,7 +524,7 @@ impl Simulation<'_> {
             return;
         }
         // As far as everything is known, so that it need not be done again soon.
-        let until = if self.net.in_far_end { until } else { until.max(self.net.known) };
+        let until = if self.net.in_far_end { until } else { until.max(self.net.known_until) };
         let outermost = !std::mem::replace(&mut self.net.in_far_end, true);
         for at in 0..self.net.switches[number].ports.len() {
             self.apply_departures_before(self.net.switches[number].ports[at], until + 1);

@@ -60,7 +60,7 @@ impl Simulation<'_> {
         !acts && !stuck(&self.wait_graph()).is_empty()
     }
 
-    /// Looks for a deadlock at the end of a run that does not move.
+    /// Searches for a deadlock at the end of a run that does not move.
     pub(crate) fn report_deadlocks(&mut self) {
         let stuck = stuck(&self.wait_graph());
         if !stuck.is_empty() {

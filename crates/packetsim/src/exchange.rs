@@ -1,14 +1,14 @@
-//! What one part of a divided network tells the others.
+//! Messages between the parts of a divided network.
 //!
 //! With several threads ([`crate::threads`]) each has a [`Simulation`] of its own, of which it
-//! handles one part: the switches and stations that [`crate::parts`] gave it. Whatever happens in
-//! another part reaches it over a cable, so it is told at the end of a window that is no longer
-//! than the shortest cable that was cut: packets and pause frames, with the time at which they
-//! arrive; that a message has been posted, which its receiver must know before its first packet;
-//! and when a message has been received, which its sender must know before its last
-//! acknowledgement. Everything else stays where it happens. Operations start where those end that
-//! they wait for ([`crate::stations`]); a wait that nothing precedes is waited for in every part;
-//! and one that nothing follows is added when the parts are put together.
+//! handles one part: the switches and stations that [`crate::parts`] assigned to it. An event in
+//! another part acts on it only over a cable, so parts exchange messages at the end of a window
+//! that is no longer than the shortest cable that was cut: packets and pause frames with their
+//! arrival times; messages that were posted, which the receiver must know before the first packet;
+//! and the times at which messages were received, which the sender must know before the last
+//! acknowledgement. Operations start in the part where their predecessors end
+//! ([`crate::stations`]). A wait without predecessors is handled in every part; one without
+//! successors is added when the results of the parts are merged.
 
 use fabric::LinkId;
 use traffic::{OpId, OpKind};
@@ -29,21 +29,21 @@ const NEVER: u64 = u64::MAX;
 enum Owner {
     /// One part.
     Part(u8),
-    /// Every part: when it ends is known beforehand.
+    /// Every part: its end is known beforehand.
     Every,
-    /// No part: nothing follows it, and it begins with the last of those in several parts.
+    /// No part: a wait without successors, for operations in several parts.
     Nobody,
 }
 
-/// What is told at the end of a window.
+/// Messages to another part, delivered at the end of a window.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
     packets: Vec<(LinkId, Packet)>,
-    news: Vec<News>,
+    notices: Vec<Notice>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum News {
+enum Notice {
     /// A frame of a link itself arrives then.
     Pause { link: LinkId, at: u64, frame: Packet },
     /// A message has been handed to a queue pair.
@@ -52,13 +52,14 @@ enum News {
     Received { op: OpId, at: u64 },
 }
 
-/// The part of a network that a simulation handles; all of it unless told.
+/// The part of a network that a simulation handles; by default all of it.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     number: u8,
     /// Links that leave it, and the part that they lead to.
     exits: Vec<(LinkId, u8)>,
-    /// The switches that they leave, and how soon what those do is felt: if they are calm or not.
+    /// The switches that they leave, and the delays after which those act elsewhere: without and
+    /// with pauses.
     edge: Vec<(SwitchId, [u64; 2])>,
     receivers: IdVec<PairId, u8>,
     owners: IdVec<OpId, Owner>,
@@ -68,7 +69,7 @@ pub(crate) struct Part {
     outbox: Vec<Mail>,
     /// When the first of what is in them arrives.
     first: u64,
-    /// Something happened that can only be judged by who sees all of the network.
+    /// Something happened that needs the state of the whole network.
     pub is_blind: bool,
 }
 
@@ -117,7 +118,7 @@ impl Part {
     pub(crate) fn note_message(&mut self, pair: PairId, op: OpId, bytes: u64, posted: u64) {
         if !self.is_whole() && self.receivers[pair] != self.number {
             let to = usize::from(self.receivers[pair]);
-            self.outbox[to].news.push(News::Posted { pair, op, bytes, posted });
+            self.outbox[to].notices.push(Notice::Posted { pair, op, bytes, posted });
         }
     }
 
@@ -128,7 +129,7 @@ impl Part {
             && let Owner::Part(to) = self.owners[op]
             && to != self.number
         {
-            self.outbox[usize::from(to)].news.push(News::Received { op, at });
+            self.outbox[usize::from(to)].notices.push(Notice::Received { op, at });
         }
     }
 
@@ -136,26 +137,26 @@ impl Part {
     #[cold]
     pub(crate) fn note_pause(&mut self, link: LinkId, at: u64, frame: Packet) {
         let (_, to) = self.exits.iter().find(|exit| exit.0 == link).expect("the link leaves");
-        self.outbox[usize::from(*to)].news.push(News::Pause { link, at, frame });
+        self.outbox[usize::from(*to)].notices.push(Notice::Pause { link, at, frame });
         self.first = self.first.min(at);
     }
 
-    /// What has been written to another part, in exchange for an empty list.
+    /// Takes the messages to another part, in exchange for an empty list.
     pub(crate) fn take_mail(&mut self, to: usize, empty: Mail) -> Mail {
         std::mem::replace(&mut self.outbox[to], empty)
     }
 }
 
 impl Mail {
-    /// Throws away what it says.
+    /// Removes all messages.
     pub(crate) fn clear(&mut self) {
         self.packets.clear();
-        self.news.clear();
+        self.notices.clear();
     }
 }
 
 impl Simulation<'_> {
-    /// Leaves to this simulation one part of its network. Nothing has happened yet.
+    /// Restricts this simulation to one part of its network, before the first event.
     pub(crate) fn keep_part(&mut self, division: &Division, number: usize) {
         let number = number as u8;
         let (fabric, transfers) = (self.input.fabric, self.input.transfers);
@@ -183,10 +184,10 @@ impl Simulation<'_> {
             }
             if from == number {
                 port.leaves = true;
-                let felt = [port.delay, port.delay - port.latency];
+                let delays = [port.delay, port.delay - port.latency];
                 match self.part.edge.iter_mut().find(|edge| edge.0 == near) {
-                    Some((_, known)) => *known = [0, 1].map(|at| known[at].min(felt[at])),
-                    None => self.part.edge.push((near, felt)),
+                    Some((_, known)) => *known = [0, 1].map(|at| known[at].min(delays[at])),
+                    None => self.part.edge.push((near, delays)),
                 }
                 port.into = Maybe::NONE;
                 self.part.exits.push((link, into));
@@ -196,18 +197,19 @@ impl Simulation<'_> {
         }
     }
 
-    /// The shortest time in which anything that happens here from now on can be felt elsewhere.
+    /// The shortest time after which an event here can act on another part.
     pub(crate) fn window(&self) -> u64 {
-        // Pause frames are not looked up.
-        let felt = |(switch, [calm, tense]): &(SwitchId, [u64; 2])| {
-            let is_calm = calm == tense || self.net.switches[*switch].stays_calm();
-            if is_calm { *calm } else { *tense }
+        // Pause frames need no route lookup.
+        let delays = |(switch, [without_pauses, with_pauses]): &(SwitchId, [u64; 2])| {
+            let is_below_thresholds = without_pauses == with_pauses
+                || self.net.switches[*switch].stays_below_thresholds();
+            if is_below_thresholds { *without_pauses } else { *with_pauses }
         };
-        self.part.edge.iter().map(felt).min().unwrap_or(NEVER)
+        self.part.edge.iter().map(delays).min().unwrap_or(NEVER)
     }
 
-    /// Writes down what leaves this part because of what happened before an instant, and says when
-    /// something may happen next because of what is known here.
+    /// Collects the packets that left this part before an instant, and returns the time of the next
+    /// event, here or at an arrival elsewhere.
     pub(crate) fn write_mail(&mut self, before: u64) -> u64 {
         let exits = std::mem::take(&mut self.part.exits);
         let mut next = self.time.calendar.peek().unwrap_or(NEVER);
@@ -232,25 +234,25 @@ impl Simulation<'_> {
         next.min(std::mem::replace(&mut self.part.first, NEVER))
     }
 
-    /// Everything before an instant is over, here and elsewhere.
-    pub(crate) fn reach(&mut self, at: u64) {
-        self.time.calendar.reach(at);
+    /// All parts have handled all events before an instant.
+    pub(crate) fn advance_to(&mut self, at: u64) {
+        self.time.calendar.advance_to(at);
     }
 
-    /// Takes in what another part has told.
+    /// Delivers the messages of another part.
     pub(crate) fn read_mail(&mut self, mail: &Mail) {
-        for news in &mail.news {
-            match *news {
-                News::Pause { link, at, frame } => {
+        for notice in &mail.notices {
+            match *notice {
+                Notice::Pause { link, at, frame } => {
                     self.net.pauses[link].flying.push_back(frame);
                     self.schedule(at, link.raw(), Event::PauseFrame(link));
                     self.require_events(self.net.ports[link].into);
                 }
-                News::Posted { pair, op, bytes, posted } => {
+                Notice::Posted { pair, op, bytes, posted } => {
                     self.ends.operations.parts_missing[op.index()] += 1;
-                    self.list_message(pair, op, bytes, posted);
+                    self.queue_message(pair, op, bytes, posted);
                 }
-                News::Received { op, at } => {
+                Notice::Received { op, at } => {
                     self.ends.operations.received_at[op.index()] = at;
                 }
             }
@@ -266,8 +268,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// When everything that this part knows of is over: its operations, and, of those that no part
-    /// handles, as much as is known here.
+    /// When the last operation of this part ends, as far as is known here.
     pub(crate) fn last_end(&self) -> u64 {
         let ops = &self.ends.operations;
         let ends = ops.outcome.iter().flatten().map(|times| times.finish.as_ps());
@@ -281,7 +282,7 @@ impl Simulation<'_> {
         ends.chain(joins).max().unwrap_or(0)
     }
 
-    /// Whether nothing is under way in this part, and nothing has been sent after an instant.
+    /// Whether nothing is in flight in this part, and nothing was sent after an instant.
     pub(crate) fn is_quiet_since(&self, at: u64) -> bool {
         let is_quiet = |port: &crate::port::Port| {
             port.wire.is_empty() && port.waiting == 0 && port.free_at <= at

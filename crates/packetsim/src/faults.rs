@@ -18,7 +18,7 @@ use crate::entropy::Way;
 use crate::ids::PairId;
 use crate::packet::{Class, PATH_END};
 use crate::port::NOWHERE;
-use crate::simulation::{Agenda, Simulation};
+use crate::simulation::{RareEvent, Simulation};
 
 const NEVER: u64 = u64::MAX;
 
@@ -65,11 +65,11 @@ impl Simulation<'_> {
             for after in std::iter::once(settings.routing.rerouting()).chain(leave) {
                 let at = self.time.now + after.as_ps();
                 self.time.reroutes.push_back(at);
-                self.schedule_rare(at, Agenda::Reroute);
+                self.schedule_rare(at, RareEvent::Reroute);
             }
             self.time.reroutes.make_contiguous().sort_unstable();
         }
-        // Links that come and go for ever keep nobody's run alive who has given up.
+        // Links that fail and recover for ever do not keep a run alive whose senders have given up.
         let next = self
             .input
             .faults
@@ -78,12 +78,12 @@ impl Simulation<'_> {
         self.time.change_at = next.map_or(NEVER, Time::as_ps);
         self.set_barrier();
         if self.time.change_at != NEVER {
-            self.schedule_rare(self.time.change_at, Agenda::FaultChange);
+            self.schedule_rare(self.time.change_at, RareEvent::FaultChange);
         }
     }
 
-    /// What is wrong with each link. One that the switches have left serves again when they know
-    /// that it is back.
+    /// The fault of each link. One that routes have left is used again when routing knows that it
+    /// is back.
     fn note_troubles(&mut self, health: &Health, now: Time) {
         self.net.troubles.iter_mut().for_each(|trouble| *trouble = LinkFault::None);
         for fault in self.input.faults.on(now) {
@@ -121,7 +121,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Lets a NIC take packets as fast as it can now, and storm if it does.
+    /// Applies the faults of a NIC: its rate of receiving, and a storm of pauses.
     fn apply_nic_faults(&mut self, nic: NodeId, now: Time) {
         if let Some(host) = self.ends.hosts.get_mut(nic.index()) {
             let own = self.input.settings.nic.host_rate().unwrap_or(host.line);
@@ -158,11 +158,11 @@ impl Simulation<'_> {
         kept < 1.0 && kept <= self.net.damage[link].unit()
     }
 
-    /// Nobody may run ahead of the next instant at which everybody may be hit at once.
+    /// Sets the barrier: no node runs ahead of the next fault, sample or snapshot.
     pub(crate) fn set_barrier(&mut self) {
         let reroute = self.time.reroutes.front().copied().unwrap_or(NEVER);
         self.time.barrier = self.time.change_at.min(self.time.sample_at).min(reroute);
-        let look_at = self.repetition.look_at.min(self.steady.look_at);
+        let look_at = self.repetition.compare_at.min(self.steady.check_at);
         self.time.barrier = self.time.barrier.min(self.time.end_at.saturating_add(1)).min(look_at);
     }
 

@@ -3,53 +3,104 @@
 //! [`run`] takes a fabric, the transfers on it and [`Settings`], and returns an
 //! [`Outcome`](traffic::Outcome), or a [`Refusal`]; nothing else is needed to use it.
 //!
-//! # How a packet travels
+//! # Who owns what
 //!
-//! ```text
-//! sending::try_transmit ──► put_on_wire ──► Kind::PacketArrived ──► switching::forward ──► …
-//!   a queue pair's turn,      wire delay       at the far end           buffer, pause,      │
-//!   its rate                                                            queue, marks        ▼
-//!        ▲                                                          receiving::data_received
-//!        └── sending::ack_received ◄── the same way back ◄── an acknowledgement ──┘
-//! ```
+//! [`simulation`] has the state of a run, one struct for each owner:
+//!
+//! * `Input`: the fabric, the transfers and the settings. It never changes.
+//! * `Net`: a `Port` for each directed link (queues, transmitter, wire), a `Switch` for each switch
+//!   (shared buffer), the packets themselves (`wires` and `queued`, rings in two slabs), the paths.
+//! * `Ends`: NIC ports (`Sender`), queue pairs (`Pair` at the sender, `Inbox` at the receiver),
+//!   messages, operations.
+//! * `Timeline`: the clock, the event queue (`Calendar`), the stations with theirs, the lookahead
+//!   between neighbours (`Clocks`).
+//! * `Accounts`: counters and findings.
+//!
+//! A packet is 20 bytes and owns nothing. Its `route` is a place in the list of paths: the links
+//! that it still has to cross, and at their end the number of its queue pair.
+//!
+//! # The way of a data packet and of its acknowledgement
+//!
+//! 1. `simulation.rs`: `start_operation` → `post_parts` → `sending.rs`: `post_message` gives the
+//!    message to a queue pair.
+//! 2. `sending.rs`: `try_transmit` chooses the next queue pair of a NIC port, by pacing and window;
+//!    `send_packet` makes the packet.
+//! 3. `transmit.rs`: `put_on_wire` occupies the transmitter, appends the packet to the wire of the
+//!    port, and schedules its arrival if the wire was empty. A wire has one event, for its oldest
+//!    packet.
+//! 4. At a switch that runs ahead, `batch.rs`: `run_switch_batch` computes the horizon, and
+//!    `by_output.rs` or `forward.rs` forwards all packets that arrive before it. At any other,
+//!    `switching.rs`: `packet_arrived` → `forward`: route lookup, admission to the buffer, pause of
+//!    the sender, `enqueue`. All three do the same.
+//! 5. `transmit.rs`: `apply_departures` dequeues what was due (`transmit_class`: marks, credits,
+//!    release of the buffer), at the latest when the port is read next.
+//! 6. `receiving.rs`: `packet_delivered` → `data_received`: order, duplicates, the end of the
+//!    message; then `send_ack`. The acknowledgement goes back the same way, from 3 on.
+//! 7. `sending.rs`: `ack_received` moves the window, asks the congestion control ([`cc`]) for new
+//!    limits, and finishes the operation with the last packet. What waits for it starts, at 1.
+//!
+//! # Running ahead of the clock
+//!
+//! A link of 1 µs is 1 µs of warning: all packets that arrive within its delay are already on the
+//! wire. So a switch or a server need not go event by event. It handles everything before its
+//! *horizon* at once: the earliest time at which an event anywhere else could act on it, the next
+//! event of each neighbour plus the cable from there. This is conservative lookahead (Chandy, Misra
+//! and Bryant): no event is ever undone, and the result is that of single events, to the
+//! picosecond. [`batch`] does it for switches, [`stations`] for servers with their NICs, [`clocks`]
+//! has the clocks of neighbours, and [`threads`] does it once more with parts of the network.
+//!
+//! # Why runs are deterministic
+//!
+//! * Time is whole picoseconds. Events of one instant have an order of their own: departures before
+//!   arrivals, arrivals by number of the link, others by a ticket drawn when they are scheduled.
+//! * Randomness comes from streams by seed, purpose and link or queue pair (`units::Random`).
+//! * Departures are applied late, but each at its own time, and always before what they change is
+//!   read. So it does not matter when a port is read, nor which thread does it.
+//! * No wall clock, file, environment or global state; iteration never follows a hash.
+//!
+//! # Where to add
+//!
+//! * A congestion control: a file in [`cc`], a line in `cc/mod.rs`.
+//! * A transport: a function of [`transports`], if its mechanisms exist. A mechanism is a setting
+//!   next to the code that obeys it ([`nic`], [`settings`]), a field of `Rules` in [`simulation`]
+//!   filled by `rules` in [`build`], a branch in [`sending`] or [`receiving`].
+//! * A counter: a field of `traffic::Counters` (in the result) or of `Tally` in [`simulation`]
+//!   (internal); `add` in [`threads`] sums it, `extrapolate_counters` in [`repetition`]
+//!   extrapolates it or `is_uneventful` there asks that it stays.
+//! * A setting that lets a node act on another sooner than over a cable: `Stations::new` in
+//!   [`stations`] must know it, and `obstacle` in [`threads`]. `tests/anything.rs` finds what was
+//!   forgotten.
 //!
 //! # Map of the modules, in reading order
 //!
 //! * [`settings`]: all that a scenario can choose; each part stands next to the code that obeys it.
 //! * [`limits`]: every packed number and its largest value; what is refused.
-//! * [`simulation`]: the state of a run, and the loop with one arm for each kind of event.
-//! * [`calendar`]: what is going to happen, in order.
+//! * [`simulation`]: the state of a run, and the event loop.
+//! * [`calendar`]: the event queue.
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
-//! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
-//! * [`batch`], [`forward`], [`stations`]: how switches and NICs run ahead of the clock;
-//!   [`clocks`]: how far; [`reading`]: how their memory is in the cache in time.
+//! * [`transmit`], [`switching`], [`sending`], [`receiving`]: the handlers.
+//! * [`batch`], [`forward`], [`by_output`], [`stations`], [`clocks`]: running ahead; [`reading`]:
+//!   prefetching.
 //! * [`threads`], [`parts`], [`exchange`]: one run on several threads, each with a part of the
 //!   network.
-//! * [`repetition`]: what repeats itself is not simulated again; [`light_acks`]: acknowledgements
-//!   that take no links; [`steady`]: time in which rates stay as they are.
-//! * [`measure`], [`tap`], [`estimate`]: what happened over time; the packets themselves; what a
-//!   run will cost.
-//! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
-//! * [`paths`], [`entropy`], [`planes`], [`build`]: the way to the first instant.
-//! * [`credits`], [`trimming`], [`scheduled`]: what else switches do with what has no room.
+//! * [`repetition`]: periods that repeat are skipped; [`light_acks`]: acknowledgements that use no
+//!   links; [`steady`]: time with steady rates is skipped.
+//! * [`measure`], [`tap`], [`estimate`]: samples over time; captured packets; what a run will cost.
+//! * [`faults`]: failures at given times; [`deadlock`]: why a pause does not end.
+//! * [`paths`], [`entropy`], [`planes`], [`build`]: what is set up before the first event.
+//! * [`credits`], [`trimming`], [`scheduled`]: other ways to deal with a full buffer.
 //! * [`aggregation`]: switches that end queue pairs and begin them.
 //! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet and the others.
 //! * [`cc`]: congestion control, one file for each algorithm.
-//! * [`nic`], [`lanes`], [`admission`], [`stamps`]: settings of NICs, clear-to-send, hop stamps.
-//!
-//! # Invariants
-//!
-//! * No clocks, files or global state: the same input gives the same outcome and digest, on any
-//!   number of threads, which one file uses.
-//! * A wire has at most one event, and the wires into a calm switch have one together.
-//! * Due departures are applied before what they change is read.
-//! * Events of one instant run in the order in which what caused them began.
+//! * [`nic`], [`lanes`], [`admission`], [`stamps`]: settings of NICs, lanes, clear-to-send, hop
+//!   stamps.
 
 pub mod admission;
 mod aggregation;
 mod batch;
 pub mod buffer;
 mod build;
+mod by_output;
 mod calendar;
 pub mod cc;
 mod clocks;

@@ -1,13 +1,12 @@
 //! Acknowledgements that take no links: with `network.packet.forward = "bounded"`.
 //!
-//! Half of what happens in a run is acknowledgements on their way back, and they take at most two
-//! per cent of a link's time. Here they reach their sender after the time that their way takes when
-//! nothing holds them up, and hold up nobody. So data waits for them no longer, and they for
-//! nobody. Each queue pair has them at some rate while it sends; what a link would have spent on
-//! those of all queue pairs, if all sent at once, is by how much it can have been too fast for
-//! data. The most of any link, and half as much more ([`MARGIN`]), is told with the result. It
-//! holds for every completion where nothing reacts to congestion; where something does, runs are
-//! chaotic, and it holds for means over seeds (`tests/bounded.rs`).
+//! Half of all packets are acknowledgements, and they take at most two per cent of a link's time.
+//! Here they reach their sender after the delay of an idle path, and use no link: data does not
+//! wait for them, nor they for data. Each queue pair has them at some rate while it sends. The time
+//! that a link would have spent on those of all queue pairs, if all sent at once, is by how much it
+//! can have been too fast for data. The most of any link, and half as much more ([`MARGIN`]), is
+//! the bound in the result. It holds for every completion where nothing reacts to congestion;
+//! where something does, runs are chaotic, and it holds for means over seeds (`tests/bounded.rs`).
 //!
 //! Bytes of links are counted as if the acknowledgements had crossed them.
 

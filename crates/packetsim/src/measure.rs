@@ -11,7 +11,7 @@ use units::{Bytes, Id, Rate, Span, Time};
 use crate::ids::{PairId, Raw};
 use crate::packet::{CONTROL, Class, Packet, Purpose};
 use crate::paths::Network;
-use crate::simulation::{Agenda, Simulation};
+use crate::simulation::{RareEvent, Simulation};
 use crate::tap::{Capture, Tap};
 
 /// What is to be recorded.
@@ -264,7 +264,7 @@ impl Recorder {
         self.recording
     }
 
-    /// Throws away every second sample and looks half as often from now on.
+    /// Removes every second sample, and halves the rate of sampling.
     fn decimate(&mut self) {
         fn halve<T>(samples: &mut Vec<T>) {
             let mut number = 0;
@@ -326,7 +326,7 @@ impl Simulation<'_> {
         self.time.sample_at = if goes_on { self.time.now + recorder.interval } else { u64::MAX };
         self.accounts.recorder = Some(recorder);
         if goes_on {
-            self.schedule_rare(self.time.sample_at, Agenda::Sample);
+            self.schedule_rare(self.time.sample_at, RareEvent::Sample);
         }
         self.set_barrier();
     }

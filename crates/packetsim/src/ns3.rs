@@ -10,7 +10,7 @@
 //! * There is one wake-up, which is not moved to an earlier time; but HPCC's changes of rate do
 //!   move it, even those of a flow that has nothing left to send (`UpdateNextAvail`).
 //! * A flow starts behind everything that was due at that instant already: its start is handed on
-//!   as a new event, twice ([`Agenda::HandOn`](crate::simulation::Agenda::HandOn)).
+//!   as a new event, twice ([`RareEvent::HandOn`](crate::simulation::RareEvent::HandOn)).
 
 use fabric::LinkId;
 

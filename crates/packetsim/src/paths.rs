@@ -1,10 +1,10 @@
 //! Paths: which links a queue pair's packets cross.
 //!
 //! Where a policy chooses once for a flow, the path of each queue pair and that of its
-//! acknowledgements are walked before the run and kept in one list; a packet carries its place in
-//! it. Where a policy chooses for every packet or flowlet, it is asked at each switch, and the
-//! candidates for a pair of switch and destination are looked up once. Acknowledgements keep to one
-//! path, and take as many as there are entropy values where the sender has several.
+//! acknowledgements are computed before the run and kept in one list; a packet carries its place in
+//! it. Where a policy chooses for every packet or flowlet, it chooses at each switch, and the next
+//! hops for a pair of switch and destination are looked up once. Acknowledgements keep to one path,
+//! or have one for each entropy value where the sender has several.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(crate) struct Network {
     walker: Walker,
     /// The links that lead on from a switch to a destination, where the fabric's structure does not
     /// say and they have been looked up in the present state of health.
-    known: BTreeMap<(NodeId, NodeId), Box<[LinkId]>>,
+    cached_next_hops: BTreeMap<(NodeId, NodeId), Box<[LinkId]>>,
     /// Where each queue pair's packets end, if that is a NIC with one port; empty where the
     /// fabric has no structure.
     homes: Vec<Option<Home>>,
@@ -112,14 +112,14 @@ impl Network {
             pairs_of,
             first_serial: vec![NOWHERE; transfers.connections().len()],
             walker: Walker::default(),
-            known: BTreeMap::new(),
+            cached_next_hops: BTreeMap::new(),
         }
     }
 
     /// Lets the routes follow the health of the fabric.
     pub(crate) fn set_health(&mut self, health: Health) {
         self.routes.set_health(health);
-        self.known.clear();
+        self.cached_next_hops.clear();
     }
 
     /// What routes know of it.
@@ -169,8 +169,8 @@ impl Network {
         home.filter(|_| !self.routes.health().has_failures())
     }
 
-    /// Writes down the links that lead a queue pair's packets on from a node.
-    fn list_candidates(
+    /// Collects the links that a queue pair's packets may take from a node.
+    fn collect_candidates(
         &mut self,
         fabric: &Fabric,
         at: NodeId,
@@ -183,24 +183,24 @@ impl Network {
             Some(home) => out.extend_from_slice(towards_leaf(fabric, at, home.ordinal)),
             None => {
                 let to = self.keys[pair].0.to;
-                self.list_links(fabric, at, to, out);
+                self.lookup_next_hops(fabric, at, to, out);
             }
         }
     }
 
-    /// Writes down the links that lead on from a node to a NIC.
-    pub(crate) fn list_links(
+    /// Looks up the links that lead from a node to a NIC.
+    pub(crate) fn lookup_next_hops(
         &mut self,
         fabric: &Fabric,
         at: NodeId,
         to: NodeId,
         out: &mut Vec<LinkId>,
     ) {
-        if let Some(known) = self.known.get(&(at, to)) {
-            out.extend_from_slice(known);
+        if let Some(cached_next_hops) = self.cached_next_hops.get(&(at, to)) {
+            out.extend_from_slice(cached_next_hops);
         } else {
             self.routes.next_hops(fabric, at, to, out);
-            self.known.insert((at, to), out.as_slice().into());
+            self.cached_next_hops.insert((at, to), out.as_slice().into());
         }
     }
 
@@ -272,7 +272,7 @@ impl Simulation<'_> {
     /// Asks the policy at a node where a packet of a queue pair goes on.
     pub(crate) fn choose_at(&mut self, at: NodeId, pair: PairId, psn: u32) -> Option<LinkId> {
         let mut candidates = std::mem::take(&mut self.net.candidates);
-        self.net.network.list_candidates(self.input.fabric, at, pair, &mut candidates);
+        self.net.network.collect_candidates(self.input.fabric, at, pair, &mut candidates);
         let chosen = match candidates.as_slice() {
             [] => None,
             [only] => Some(*only),

@@ -1,16 +1,15 @@
 //! A directed link: at its sender queues, a transmitter and a wire; at its far end what the node
 //! there has taken in over it.
 //!
-//! Departures are not events. As long as nothing else looks at a port, its departures follow from
-//! its own queue; so they are applied when the port is read next, each at its own instant
-//! and with the queue as it was then
+//! Departures are not events. They follow from the port's own queue, so they are applied when the
+//! port is read next, each at its own time and with the queue as it was then
 //! ([`Simulation::apply_departures`](crate::simulation::Simulation)). Only while a switch has
-//! somebody paused, or with the nanosecond clock, does each departure become an event, because then
-//! it can be felt elsewhere at once.
+//! a sender paused, or with the nanosecond clock, is each departure an event, because then it can
+//! act on another port at once.
 //!
-//! The first 64 bytes are all that a packet touches that passes an idle port, and all that is
-//! looked at of the port that it came from; the next 64 are for packets that wait. Large fabrics
-//! have more ports than caches have room.
+//! A packet that finds a port idle touches its first 64 bytes, and the first 64 of the port that it
+//! came from; the next 64 are for packets that wait. Large fabrics have more ports than fit into
+//! the caches.
 
 use units::{Bytes, Rate, Time};
 
@@ -39,7 +38,7 @@ pub(crate) struct Port {
     pub waiting: u8,
     /// Classes that may not send.
     pub paused: u8,
-    /// An event will look at the transmitter when it is free.
+    /// There is an event for when the transmitter is free.
     pub free_event_pending: bool,
     /// The next node sends packets on before it has all of them.
     pub cut_through: bool,
@@ -187,8 +186,8 @@ impl Port {
         class
     }
 
-    /// When what waits here first arrives at the far end at the soonest, if nothing is on the wire
-    /// and nobody has looked yet, and its rank.
+    /// The time and rank of the next arrival at the far end, at the earliest, if nothing is on the
+    /// wire and departures have not been applied.
     #[inline]
     pub(crate) fn next_departure(&self) -> (u64, u32) {
         match self.sendable() {

@@ -1,10 +1,9 @@
-//! Memory that is read before it is needed.
+//! Prefetching: memory that is read before it is needed.
 //!
-//! A run on thousands of hosts has more state than the caches near the core hold, and every switch
-//! or NIC whose turn it is finds its own evicted. What it will look at is known beforehand. So it
-//! is read in rounds, all of one kind at once: what one port waits for in memory the others wait
-//! for at the same time, instead of one after the other. Nothing depends on what is read, and small
-//! runs, whose state stays in the caches, skip it.
+//! A run on thousands of hosts has more state than the caches hold: each switch or NIC finds its
+//! own evicted when its event is due. Which records it will read is known beforehand. So they are
+//! read in rounds, all of one kind at once, and their cache misses overlap. No result depends on
+//! what is read, and small runs, whose state stays in the caches, skip it.
 
 use std::hint::black_box;
 
@@ -18,14 +17,14 @@ use crate::simulation::Simulation;
 use fabric::LinkId;
 use units::Id;
 
-/// Events that are read for together.
+/// Events whose records are read together.
 const GROUP: usize = 16;
 
-/// A switch to which fewer packets go at once has most of its outputs left alone.
+/// With fewer packets in a batch, the outputs of a switch are not read ahead.
 const FEW: usize = 32;
 
 impl Simulation<'_> {
-    /// Reads what the next events of NICs look at first.
+    /// Reads the records that the next events of NICs need first.
     #[inline]
     pub(crate) fn read_for_nics(&mut self) {
         if !self.input.is_large {
@@ -80,7 +79,7 @@ impl Simulation<'_> {
         black_box(sum);
     }
 
-    /// Reads what is on its way to a switch.
+    /// Reads the packets on the wires to a switch, and their routes.
     pub(crate) fn read_inputs(&self, switch: SwitchId) {
         if !self.input.is_large {
             return;
@@ -101,7 +100,7 @@ impl Simulation<'_> {
         black_box(sum);
     }
 
-    /// Reads the outputs to which so many packets go.
+    /// Reads the outputs of a batch of so many packets.
     pub(crate) fn read_outputs(
         &self,
         outputs: impl Iterator<Item = LinkId> + Clone,
@@ -126,7 +125,7 @@ impl Simulation<'_> {
         black_box(sum);
     }
 
-    /// What lies where the next packet of a wire will be written.
+    /// Reads the place where the next packet of a wire will be written.
     #[inline]
     fn next_on(&self, wire: Ring) -> u64 {
         self.net.wires.get(wire.place(wire.len())).map_or(0, |old: &Packet| u64::from(old.at))

@@ -19,7 +19,7 @@ use crate::packet::{
 };
 use crate::pair::Message;
 use crate::port::NOWHERE;
-use crate::simulation::{Agenda, Simulation};
+use crate::simulation::{RareEvent, Simulation};
 
 impl Simulation<'_> {
     /// A packet reaches the NIC at the end of its way.
@@ -278,8 +278,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// So many packets that were granted have arrived, or never will; whoever waits for the
-    /// receiver may have its turn.
+    /// So many packets that were granted have arrived, or never will: the next sender that waits
+    /// for the receiver may get its grant.
     pub(crate) fn return_grants(&mut self, number: PairId, packets: u32) {
         let node = self.ends.inboxes[number].node;
         let rules = self.input.rules.admission.rules(self.input.sizes.mtu);
@@ -335,7 +335,7 @@ impl Simulation<'_> {
             self.count_drop(link, &packet);
             return;
         }
-        self.schedule_rare(at, Agenda::HostRead { node });
+        self.schedule_rare(at, RareEvent::HostRead { node });
     }
 
     /// The host has taken the oldest packet that its NIC held.

@@ -1,27 +1,25 @@
-//! Repetition in time: when everything that can be felt is as it was some time ago, what happened
-//! since then happens again, and time jumps.
+//! Exact fast-forward: if the state of the run is the same as some time ago, the period between
+//! the two repeats, and time jumps over its repetitions.
 //!
-//! Time is whole picoseconds, so states can be equal. One connection, that with the most messages,
-//! beats time: after each of its messages the run comes to a halt at a common instant, somewhat
-//! later than anybody has run ahead, and writes down what can be felt: packets and events by the
-//! time that is left to them, sequence numbers by how far they are ahead of what is acknowledged,
-//! messages by how far they are ahead of those that are over ([`Felt`]). If it has written the
-//! same before, the period between the two is repeated without being simulated: messages end one
-//! period later each time, counters grow by what they grew by, and everything that is under way
-//! is moved along.
+//! Time is whole picoseconds, so states can be equal. The connection with the most messages is the
+//! reference connection. After each of its messages the run stops at an instant that no node has
+//! run ahead of, and takes a snapshot of its state, relative to now ([`RelativeState`]): packets
+//! and events by the time until they are due, sequence numbers relative to the first that is not
+//! acknowledged, messages relative to those that are finished. If an earlier snapshot is equal,
+//! the period between the two is repeated without simulation: messages end one period later each
+//! time, counters are extrapolated, and packets and events in flight are shifted.
 //!
-//! Which operation a message belongs to is not felt, only the order in which the messages of a
-//! connection begin ([`Slot`]); nor is a message that waits behind others of its queue pair. So
-//! each repeated period is first walked through by its operations alone ([`Walk`]): what arrives
-//! lets others begin, which need not be those that began before. Whatever a queue pair turns to
-//! ([`Turn`]) must have been posted by then, and at the same time of the period if the queue pair
-//! waited for it.
+//! The state does not contain which operation a message belongs to, only the order in which the
+//! messages of a connection start ([`StartIndex`]). It does not contain messages that wait behind
+//! others of their queue pair. So each repeated period is first checked by a dry run of its
+//! operations ([`DryRun`]): completions start other operations, which may differ from those of the
+//! first period. A message must be posted before its queue pair starts to send it ([`SendStart`]),
+//! and at the same time of the period if the queue pair was idle until then.
 //!
-//! Not part of what is felt, and moved along too: sequence numbers themselves, counters,
-//! retransmission timeouts (they look up when something was last heard). Not part of it, and limits
-//! of a jump: operations that wait for a time of their own, pauses that may have to be looked at.
-//! Nothing is looked for where a rate moves, where dice are thrown for marks, where somebody is
-//! paused, or where paths are chosen by packet.
+//! Not in the state, but shifted: sequence numbers, counters, retransmission timeouts (when one
+//! expires, it checks for progress since then). Not in the state, and limits of a jump: waits,
+//! and timers of pauses. No snapshot is taken while a rate changes, marks are drawn at random or
+//! a port is paused, nor where paths are chosen for each packet.
 //!
 //! Exact means: the same completions, bytes, deepest queues, marks and pauses to the picosecond
 //! (`tests/anything.rs`). The number of events is what they would have been.
@@ -36,104 +34,103 @@ use crate::ids::{PairId, Raw};
 use crate::packet::{Clock, Forward, PATH_END, Packet};
 use crate::pair::Pair;
 use crate::port::NOWHERE;
-use crate::simulation::{Agenda, Simulation, Tally};
+use crate::simulation::{RareEvent, Simulation, Tally};
 
 const NEVER: u64 = u64::MAX;
 
-/// So many states are remembered: periods of up to so many messages are found.
-const REMEMBERED: usize = 4;
+/// How many snapshots are kept: the longest period that is found, in messages.
+const MAX_SNAPSHOTS: usize = 4;
 
-/// A connection must carry so many messages for its repetition to be looked for.
-const FEWEST: usize = 8;
+/// The reference connection must carry at least so many messages.
+const MIN_MESSAGES: usize = 8;
 
-/// With so many, what the first few take is little beside the whole.
-const MANY: usize = 32;
+/// With so many messages, the first few take a small part of the run.
+const WORTHWHILE_MESSAGES: usize = 32;
 
-/// A state in which something moves is as little reason for hope as so many more that differ.
-const IN_MOTION: u32 = 2;
+/// A state that is not steady counts as so many more failed comparisons.
+const UNSTEADY_COST: u32 = 2;
 
-/// What happens between two states is at least so many times what writing one down costs; more,
-/// the longer nothing has repeated itself.
-const SHARE: [u64; 2] = [4, 64];
+/// Events between two snapshots, at least and at most, as a multiple of what a snapshot costs. It
+/// grows while no period is found.
+const INTERVAL_FACTORS: [u64; 2] = [4, 64];
 
-/// What is known of a run's repetition.
+/// The search for a period.
 #[derive(Debug, Default)]
 pub(crate) struct Repetition {
-    /// The connection that beats time, if it is looked for.
-    beat: Option<ConnectionId>,
-    /// How many messages that carries.
+    /// The reference connection; none, and there is no search.
+    reference: Option<ConnectionId>,
+    /// How many messages it carries.
     messages: usize,
-    /// When the state is written down next.
-    pub look_at: u64,
-    /// The messages of each connection in the order in which they began.
-    begun: IdVec<ConnectionId, Vec<Begun>>,
-    /// The place of each message among them.
-    slots: IdVec<OpId, Slot>,
-    /// How many messages have begun.
+    /// When the next snapshot is taken and compared.
+    pub compare_at: u64,
+    /// The messages of each connection in the order in which they started.
+    started: IdVec<ConnectionId, Vec<StartedMessage>>,
+    /// The index of each message among them.
+    start_indexes: IdVec<OpId, StartIndex>,
+    /// How many messages have started.
     order: u32,
-    seen: VecDeque<Snapshot>,
-    /// Operations that arrived or were known to be over since the oldest of them, and messages that
-    /// queue pairs turned to.
-    log: Vec<Step>,
-    turns: Vec<Turn>,
-    /// How many messages of each connection are over.
-    over: IdVec<ConnectionId, u32>,
-    /// Events until the state was last written down, and what it cost.
+    snapshots: VecDeque<Snapshot>,
+    /// Completions and starts of sending since the oldest snapshot.
+    completions: Vec<Completion>,
+    send_starts: Vec<SendStart>,
+    /// How many messages of each connection are finished.
+    finished: IdVec<ConnectionId, u32>,
+    /// Events until the last snapshot, and what it cost.
     last: (u64, u64),
-    /// How many times that must happen before the next is written down.
-    share: u64,
-    /// States that were written down, and how many of them may be in vain.
-    looks: u32,
-    pub patience: u32,
-    /// Jumps, and periods that they skipped.
+    /// So many times that cost must pass, in events, before the next snapshot.
+    interval_factor: u64,
+    /// Snapshots that were compared, and after how many without a period the search ends.
+    comparisons: u32,
+    pub max_comparisons: u32,
+    /// Jumps, and the periods that they skipped.
     pub jumps: u64,
-    pub skipped: u64,
+    pub skipped_periods: u64,
 }
 
-/// The how manieth of its connection's messages to begin one is.
-type Slot = u32;
+/// The index of a message in the order in which its connection's messages start.
+type StartIndex = u32;
 
-/// One that has not begun.
-const NOT_BEGUN: Slot = u32::MAX;
+/// Of a message that has not started.
+const NOT_STARTED: StartIndex = u32::MAX;
 
-/// A message that has begun.
+/// A message that has started.
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct StartedMessage {
     op: OpId,
     at: u64,
-    /// Among all messages.
+    /// Its index in the order in which all messages start.
     order: u32,
 }
 
-/// Something that lets operations begin: a message arrives, or its sender knows that it has.
+/// An operation is complete at its receiver, or at its sender: others may start.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct Completion {
     op: OpId,
-    /// Its sender knows.
-    is_over: bool,
+    /// At its sender.
+    is_finished: bool,
     at: u64,
 }
 
-/// A queue pair turns to a message.
+/// A queue pair starts to send a message.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct SendStart {
     op: OpId,
     at: u64,
-    /// The message waited for its turn; else the queue pair, or nobody, waited for the message.
+    /// The message waited for the queue pair; else the queue pair was idle.
     waited: bool,
 }
 
-/// A state.
+/// The state of the run at an instant.
 #[derive(Debug)]
 struct Snapshot {
     at: u64,
-    felt: Vec<u64>,
+    state: Vec<u64>,
     counts: Counts,
-    /// Where the logs of steps and turns stood.
+    /// Lengths of the logs of completions and of starts of sending.
     logged: [usize; 2],
 }
 
-/// What grows.
+/// Counters that are extrapolated.
 #[derive(Debug)]
 struct Counts {
     counters: Counters,
@@ -143,48 +140,48 @@ struct Counts {
     bytes: Vec<u64>,
     /// By lane of a link: bytes.
     lanes: Vec<u64>,
-    /// By queue pair: packets and bytes acknowledged, and acknowledgements that take no links.
+    /// By queue pair: packets and bytes acknowledged, and acknowledgements that use no links.
     acked: IdVec<PairId, (u32, u64)>,
     light_acks: IdVec<PairId, u64>,
 }
 
 impl Repetition {
-    /// Nobody looks for it.
+    /// No search.
     pub(crate) fn off() -> Self {
-        Self { look_at: NEVER, patience: u32::MAX, ..Self::default() }
+        Self { compare_at: NEVER, max_comparisons: u32::MAX, ..Self::default() }
     }
 
-    /// Whether it is looked for, and what it takes to find it is little beside the whole.
-    pub(crate) fn is_promising(&self) -> bool {
-        self.beat.is_some() && MANY <= self.messages
+    /// Whether there is a search, in a run long enough that the search costs little.
+    pub(crate) fn is_likely(&self) -> bool {
+        self.reference.is_some() && WORTHWHILE_MESSAGES <= self.messages
     }
 
-    /// Whether it has been looked for in vain for as long as anybody wants to.
-    pub(crate) fn is_in_vain(&self) -> bool {
-        self.jumps == 0 && self.patience <= self.looks
+    /// Whether the search has ended without a period.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.jumps == 0 && self.max_comparisons <= self.comparisons
     }
 
-    /// Forgets all states.
-    fn forget(&mut self) {
-        self.seen.clear();
-        self.log.clear();
-        self.turns.clear();
+    /// Drops all snapshots and logs.
+    fn clear_snapshots(&mut self) {
+        self.snapshots.clear();
+        self.completions.clear();
+        self.send_starts.clear();
     }
 
-    /// Whether it matters what happens now: a state is known or will be.
+    /// Whether completions are logged: there is a snapshot, or there will be.
     #[inline]
-    fn keeps_log(&self) -> bool {
-        !self.seen.is_empty() || self.look_at != NEVER
+    fn is_logging(&self) -> bool {
+        !self.snapshots.is_empty() || self.compare_at != NEVER
     }
 
     fn begin(&mut self, connection: ConnectionId, op: OpId, at: u64) {
-        let slots = &mut self.begun[connection];
-        self.slots[op] = slots.len() as Slot;
-        slots.push(Begun { op, at, order: self.order });
+        let start_indexes = &mut self.started[connection];
+        self.start_indexes[op] = start_indexes.len() as StartIndex;
+        start_indexes.push(StartedMessage { op, at, order: self.order });
         self.order += 1;
     }
 
-    /// For a run, if it can repeat itself.
+    /// The search in a run, if its settings allow one.
     pub(crate) fn new(simulation: &Simulation<'_>) -> Self {
         let (input, net) = (&simulation.input, &simulation.net);
         let is_simple = input.settings.packet.forward != Forward::Off
@@ -210,137 +207,147 @@ impl Repetition {
             }
         }
         let most = messages.ids().max_by_key(|at| (messages[*at], std::cmp::Reverse(at.index())));
-        let beat = most.filter(|at| FEWEST <= messages[*at]);
+        let reference = most.filter(|at| MIN_MESSAGES <= messages[*at]);
         let most = most.map_or(0, |at| messages[at]);
-        let (over, begun) =
+        let (finished, started) =
             (vec![0; messages.len()].into(), vec![Vec::new(); messages.len()].into());
-        let slots = vec![NOT_BEGUN; if beat.is_some() { input.transfers.ops().len() } else { 0 }];
-        Self { beat, messages: most, over, begun, slots: slots.into(), ..Self::off() }
+        let start_indexes =
+            vec![NOT_STARTED; if reference.is_some() { input.transfers.ops().len() } else { 0 }];
+        Self {
+            reference,
+            messages: most,
+            finished,
+            started,
+            start_indexes: start_indexes.into(),
+            ..Self::off()
+        }
     }
 }
 
-/// What can be felt, as numbers.
-struct Felt {
+/// The state relative to an instant, as numbers.
+struct RelativeState {
     at: u64,
     words: Vec<u64>,
-    /// Nothing is moved past this.
+    /// No jump goes beyond this.
     limit: u64,
 }
 
-impl Felt {
+impl RelativeState {
     fn push(&mut self, word: u64) {
         self.words.push(word);
     }
 
-    /// A time that is felt in the future only.
+    /// A time that matters only if it is in the future.
     fn push_ahead(&mut self, at: u64) {
         self.push(if at == NEVER { NEVER } else { at.saturating_sub(self.at) });
     }
 
-    /// A time that is felt whenever it was.
+    /// A time that matters in the past too.
     fn push_time(&mut self, at: u64) {
         self.push(if at == NEVER { NEVER } else { at.wrapping_sub(self.at) });
     }
 }
 
 impl Simulation<'_> {
-    /// A message begins.
+    /// Logs that a message starts.
     #[inline]
-    pub(crate) fn note_begin(&mut self, op: OpId) {
+    pub(crate) fn log_start(&mut self, op: OpId) {
         let OpKind::Send { connection, .. } = self.input.transfers.ops()[op].kind else { return };
-        if self.repetition.beat.is_some() {
+        if self.repetition.reference.is_some() {
             let at = self.time.now;
             self.repetition.begin(connection, op, at);
-            if !self.is_loose(connection) {
-                self.note_turn(op, false);
+            if !self.is_fifo(connection) {
+                self.log_send_start(op, false);
             }
         }
     }
 
-    /// A queue pair turns to a message of an operation, which waited for that or has just come.
+    /// Logs that a queue pair starts to send a message.
     #[inline]
-    pub(crate) fn note_turn(&mut self, op: OpId, waited: bool) {
-        if self.repetition.keeps_log() {
-            self.repetition.turns.push(Turn { op, at: self.time.now, waited });
+    pub(crate) fn log_send_start(&mut self, op: OpId, waited: bool) {
+        if self.repetition.is_logging() {
+            self.repetition.send_starts.push(SendStart { op, at: self.time.now, waited });
         }
     }
 
-    /// Whether it is not felt when a connection's messages are posted as long as others are before
-    /// them: its only queue pair takes them in order. With several, posting takes the host time,
-    /// and over the scale-up network a message begins at once.
+    /// Whether a connection's messages wait in one FIFO, so that the time at which one is posted
+    /// does not matter while others are before it: it has one queue pair. With several, posting
+    /// takes time of the host. Over the scale-up network a message starts at once.
     #[inline]
-    fn is_loose(&self, connection: ConnectionId) -> bool {
+    fn is_fifo(&self, connection: ConnectionId) -> bool {
         self.net.network.pairs_of[connection.index()] == 1
     }
 
-    /// An operation has arrived, or is known to be over.
+    /// Logs that an operation is complete at its receiver, or at its sender.
     #[inline]
-    pub(crate) fn note_progress(&mut self, op: OpId, is_over: bool) {
-        let Some(beat) = self.repetition.beat else { return };
-        if self.repetition.keeps_log() {
-            self.repetition.log.push(Step { op, is_over, at: self.time.now });
+    pub(crate) fn log_completion(&mut self, op: OpId, is_finished: bool) {
+        let Some(reference) = self.repetition.reference else { return };
+        if self.repetition.is_logging() {
+            self.repetition.completions.push(Completion { op, is_finished, at: self.time.now });
         }
-        if !is_over {
+        if !is_finished {
             return;
         }
         let OpKind::Send { connection, .. } = self.input.transfers.ops()[op].kind else { return };
-        self.repetition.over[connection] += 1;
+        self.repetition.finished[connection] += 1;
         let (events, cost) = self.repetition.last;
-        let is_worth_it =
-            self.repetition.share.max(SHARE[0]) * cost <= self.accounts.counters.events - events;
-        if connection == beat && self.repetition.look_at == NEVER && is_worth_it {
-            // Nobody has run ahead further than two of the longest cables.
-            self.repetition.look_at = self.time.now + 2 * self.net.longest + 1;
+        let is_worth_it = self.repetition.interval_factor.max(INTERVAL_FACTORS[0]) * cost
+            <= self.accounts.counters.events - events;
+        if connection == reference && self.repetition.compare_at == NEVER && is_worth_it {
+            // No node has run ahead further than two of the longest cables.
+            self.repetition.compare_at = self.time.now + 2 * self.net.longest + 1;
             self.set_barrier();
         }
     }
 
-    /// Writes the state down, and jumps if it is one that was there before.
-    pub(crate) fn look_for_repetition(&mut self) {
-        let at = std::mem::replace(&mut self.repetition.look_at, NEVER);
-        self.repetition.looks = self.repetition.looks.saturating_add(1);
+    /// Takes a snapshot, and jumps if an earlier one is equal.
+    pub(crate) fn compare_snapshots(&mut self) {
+        let at = std::mem::replace(&mut self.repetition.compare_at, NEVER);
+        self.repetition.comparisons = self.repetition.comparisons.saturating_add(1);
         self.set_barrier();
-        let Some(felt) = self.felt(at) else {
-            // Something is in motion that seldom comes to rest.
-            self.repetition.looks = self.repetition.looks.saturating_add(IN_MOTION);
+        let Some(state) = self.state(at) else {
+            // Not steady.
+            self.repetition.comparisons = self.repetition.comparisons.saturating_add(UNSTEADY_COST);
             self.repetition.last = (self.accounts.counters.events, self.state_size());
-            self.repetition.forget();
+            self.repetition.clear_snapshots();
             return;
         };
         self.repetition.last = (self.accounts.counters.events, self.state_size());
         let counts = self.counts();
-        let known = self
-            .repetition
-            .seen
-            .iter()
-            .rposition(|seen| seen.felt == felt.words && is_quiet(&seen.counts, &counts));
+        let known =
+            self.repetition.snapshots.iter().rposition(|seen| {
+                seen.state == state.words && is_uneventful(&seen.counts, &counts)
+            });
         if let Some(known) = known {
-            let before = self.repetition.seen.swap_remove_back(known).expect("it was found there");
-            let jumped = self.jump(&before, &counts, &felt);
-            self.repetition.forget();
+            let before =
+                self.repetition.snapshots.swap_remove_back(known).expect("it was found there");
+            let jumped = self.jump(&before, &counts, &state);
+            self.repetition.clear_snapshots();
             if jumped {
-                self.repetition.share = SHARE[0];
+                self.repetition.interval_factor = INTERVAL_FACTORS[0];
             }
             return;
         }
-        let Repetition { seen, log, turns, share, .. } = &mut self.repetition;
-        if seen.len() == REMEMBERED {
-            // In vain so far.
-            *share = (*share * 5 / 4 + 1).clamp(SHARE[0], SHARE[1]);
-            seen.pop_front();
-            let all = [log.len(), turns.len()];
-            let forgotten = seen.front().map_or(all, |oldest| oldest.logged);
-            log.drain(..forgotten[0]);
-            turns.drain(..forgotten[1]);
-            for seen in seen.iter_mut() {
-                seen.logged = [0, 1].map(|at| seen.logged[at] - forgotten[at]);
+        let Repetition { snapshots, completions, send_starts, interval_factor, .. } =
+            &mut self.repetition;
+        if snapshots.len() == MAX_SNAPSHOTS {
+            // No period so far.
+            *interval_factor =
+                (*interval_factor * 5 / 4 + 1).clamp(INTERVAL_FACTORS[0], INTERVAL_FACTORS[1]);
+            snapshots.pop_front();
+            let all = [completions.len(), send_starts.len()];
+            let forgotten = snapshots.front().map_or(all, |oldest| oldest.logged);
+            completions.drain(..forgotten[0]);
+            send_starts.drain(..forgotten[1]);
+            for snapshot in snapshots.iter_mut() {
+                snapshot.logged = [0, 1].map(|at| snapshot.logged[at] - forgotten[at]);
             }
         }
-        let logged = [log.len(), turns.len()];
-        seen.push_back(Snapshot { at, felt: felt.words, counts, logged });
+        let logged = [completions.len(), send_starts.len()];
+        snapshots.push_back(Snapshot { at, state: state.words, counts, logged });
     }
 
-    /// About how many things are looked at to write a state down.
+    /// About what a snapshot costs, in events.
     fn state_size(&self) -> u64 {
         let packets: u32 = self.net.ports.iter().map(|port| port.wire.len()).sum();
         let rest =
@@ -361,65 +368,65 @@ impl Simulation<'_> {
         }
     }
 
-    /// What can be felt at an instant that everybody has reached and nobody has passed; nothing if
-    /// something is under way that is not moved along.
-    fn felt(&mut self, at: u64) -> Option<Felt> {
+    /// The state at an instant that every node has reached and none has passed; none if something
+    /// in it cannot be shifted.
+    fn state(&mut self, at: u64) -> Option<RelativeState> {
         for link in self.net.ports.ids() {
             self.apply_departures_before(link, at);
         }
-        let mut felt = Felt { at, words: Vec::new(), limit: NEVER };
-        self.feel_links(&mut felt)?;
-        self.feel_pairs(&mut felt)?;
-        self.feel_operations(&mut felt);
-        self.feel_events(&mut felt)?;
-        Some(felt)
+        let mut state = RelativeState { at, words: Vec::new(), limit: NEVER };
+        self.snapshot_links(&mut state)?;
+        self.snapshot_pairs(&mut state)?;
+        self.snapshot_operations(&mut state);
+        self.snapshot_events(&mut state)?;
+        Some(state)
     }
 
-    fn feel_links(&self, felt: &mut Felt) -> Option<()> {
+    fn snapshot_links(&self, state: &mut RelativeState) -> Option<()> {
         for (link, port) in self.net.ports.enumerate() {
             let is_held = (port.paused | port.pausing) != 0;
             if is_held || !self.net.pauses[link].flying.is_empty() {
                 return None;
             }
             let charged = port.used.iter().any(|used| *used != 0);
-            let is_idle = port.wire.is_empty() && port.waiting == 0 && port.free_at <= felt.at;
+            let is_idle = port.wire.is_empty() && port.waiting == 0 && port.free_at <= state.at;
             if is_idle && !charged && !port.free_event_pending {
                 continue;
             }
-            felt.push(u64::from(link.raw()) << 32 | u64::from(port.waiting));
-            felt.push(u64::from(port.queued) << 1 | u64::from(port.free_event_pending));
-            felt.push_ahead(port.free_at);
-            port.used.iter().for_each(|used| felt.push(u64::from(*used)));
+            state.push(u64::from(link.raw()) << 32 | u64::from(port.waiting));
+            state.push(u64::from(port.queued) << 1 | u64::from(port.free_event_pending));
+            state.push_ahead(port.free_at);
+            port.used.iter().for_each(|used| state.push(u64::from(*used)));
             for packet in self.net.wires.iter(port.wire) {
-                self.feel_packet(felt, packet, packet.at.wrapping_sub(felt.at as u32));
+                self.snapshot_packet(state, packet, packet.at.wrapping_sub(state.at as u32));
             }
             for (queue, over) in port.classes.iter().zip(port.over.iter()) {
-                felt.push(u64::from(queue.queued) << 32 | u64::from(*over));
+                state.push(u64::from(queue.queued) << 32 | u64::from(*over));
                 for waiting in self.net.queued.iter(queue.queue) {
-                    self.feel_packet(felt, &waiting.packet, waiting.from.raw());
+                    self.snapshot_packet(state, &waiting.packet, waiting.from.raw());
                 }
             }
         }
         if self.input.rules.control_share != 0 || 1 < self.input.rules.lanes {
             let deficits = self.net.ports.iter().flat_map(|port| port.deficits.iter());
-            deficits.for_each(|deficit| felt.push(*deficit as u64));
+            deficits.for_each(|deficit| state.push(*deficit as u64));
         }
         for switch in &self.net.switches {
-            if 0 < switch.pausing || switch.alert {
+            if 0 < switch.pausing || switch.departures_are_events {
                 return None;
             }
-            felt.push(switch.charged);
-            felt.push(switch.shared);
-            felt.push(switch.lossy << 8 | u64::from(switch.eventful));
+            state.push(switch.charged);
+            state.push(switch.shared);
+            state.push(switch.lossy << 8 | u64::from(switch.event_reasons));
         }
         Some(())
     }
 
-    fn feel_packet(&self, felt: &mut Felt, packet: &Packet, when: u32) {
+    fn snapshot_packet(&self, state: &mut RelativeState, packet: &Packet, when: u32) {
         let una = self.ends.pairs[self.pair_on_way(packet)].una;
-        felt.push(u64::from(when) << 32 | u64::from(packet.psn.wrapping_sub(una)));
+        state.push(u64::from(when) << 32 | u64::from(packet.psn.wrapping_sub(una)));
         let kind = u64::from(packet.purpose as u8) << 8 | u64::from(packet.flags);
-        felt.push(u64::from(packet.route) << 32 | u64::from(packet.size) << 16 | kind);
+        state.push(u64::from(packet.route) << 32 | u64::from(packet.size) << 16 | kind);
     }
 
     /// The queue pair of a packet anywhere on its way.
@@ -429,82 +436,80 @@ impl Simulation<'_> {
         PairId::of(end & !PATH_END)
     }
 
-    fn feel_pairs(&self, felt: &mut Felt) -> Option<()> {
+    fn snapshot_pairs(&self, state: &mut RelativeState) -> Option<()> {
         for (number, pair) in self.ends.pairs.enumerate() {
             let inbox = &self.ends.inboxes[number];
             if !pair.control.is_resting() || !pair.resend.is_empty() || 0 < inbox.early.len() {
                 return None;
             }
-            felt.push_ahead(pair.next_send);
+            state.push_ahead(pair.next_send);
             for (at, ack) in
                 self.ends.light_acks.get(number).iter().flat_map(|acks| &acks.under_way)
             {
-                felt.push_ahead(*at);
+                state.push_ahead(*at);
                 let psn = u64::from(ack.psn.wrapping_sub(pair.una));
-                felt.push(psn << 32 | u64::from(ack.route) << 8 ^ u64::from(ack.flags));
+                state.push(psn << 32 | u64::from(ack.route) << 8 ^ u64::from(ack.flags));
             }
-            felt.push(u64::from(inbox.unacked) << 32 | u64::from(pair.overdue_pending));
-            let end = self.felt_end(pair);
+            state.push(u64::from(inbox.unacked) << 32 | u64::from(pair.overdue_pending));
+            let end = self.visible_end(pair);
             if pair.una == end {
                 continue;
             }
             let una = pair.una;
             for psn in [pair.next, end, pair.high, inbox.expected] {
-                felt.push(u64::from(psn.wrapping_sub(una)));
+                state.push(u64::from(psn.wrapping_sub(una)));
             }
             let end = Some(inbox.message_end).filter(|end| *end != u32::MAX);
-            felt.push(end.map_or(NEVER, |end| u64::from(end.wrapping_sub(una))));
+            state.push(end.map_or(NEVER, |end| u64::from(end.wrapping_sub(una))));
             let asked = Some(inbox.asked).filter(|psn| *psn != NOWHERE && inbox.expected <= *psn);
-            felt.push(asked.map_or(NEVER, |psn| u64::from(psn - una)));
-            felt.push(u64::from(pair.asked.saturating_sub(una)));
-            felt.push(pair.sent_bytes.wrapping_sub(pair.acked_bytes));
-            felt.push_time(pair.next_send);
-            felt.push_ahead(pair.posted);
-            felt.push_time(pair.progress_at);
-            felt.push(u64::from(pair.tries) << 32 | u64::from(pair.last_size));
-            felt.push(pair.rate_bps ^ pair.window);
-            for message in self.messages_of(pair) {
+            state.push(asked.map_or(NEVER, |psn| u64::from(psn - una)));
+            state.push(u64::from(pair.asked.saturating_sub(una)));
+            state.push(pair.sent_bytes.wrapping_sub(pair.acked_bytes));
+            state.push_time(pair.next_send);
+            state.push_ahead(pair.posted);
+            state.push_time(pair.progress_at);
+            state.push(u64::from(pair.tries) << 32 | u64::from(pair.last_size));
+            state.push(pair.rate_bps ^ pair.window);
+            for message in self.visible_messages_of(pair) {
                 let message = &self.ends.messages[message as usize];
-                felt.push(
+                state.push(
                     u64::from(message.first.wrapping_sub(una)) << 32 | u64::from(message.packets),
                 );
-                felt.push(message.bytes);
-                felt.push_ahead(message.posted);
+                state.push(message.bytes);
+                state.push_ahead(message.posted);
             }
         }
         for (number, sender) in self.ends.senders.enumerate() {
-            felt.push(sender.turn as u64);
-            felt.push_ahead(sender.wake_at);
-            felt.push_ahead(sender.posting_until);
+            state.push(sender.turn as u64);
+            state.push_ahead(sender.wake_at);
+            state.push_ahead(sender.posting_until);
             for (pair, due) in sender.pairs.iter().zip(&sender.due) {
-                felt.push(u64::from(number.raw()) << 32 | u64::from(pair.raw()));
-                felt.push_ahead(*due);
+                state.push(u64::from(number.raw()) << 32 | u64::from(pair.raw()));
+                state.push_ahead(*due);
             }
         }
         Some(())
     }
 
-    /// Whether only those of a queue pair's messages are felt that it has turned to.
-    fn is_loose_pair(&self, pair: &Pair) -> bool {
+    /// Whether the state contains only those messages of a queue pair that it has started to send.
+    fn is_fifo_pair(&self, pair: &Pair) -> bool {
         pair.last != NOWHERE
             && self
                 .connection_of(self.ends.messages[pair.last as usize].op)
-                .is_some_and(|connection| self.is_loose(connection))
+                .is_some_and(|connection| self.is_fifo(connection))
     }
 
-    /// One past the last packet of a queue pair that is felt.
-    fn felt_end(&self, pair: &Pair) -> u32 {
+    /// One past the last packet of a queue pair that is in the state.
+    fn visible_end(&self, pair: &Pair) -> u32 {
         match pair.sending {
-            at if at != NOWHERE && self.is_loose_pair(pair) => {
-                self.ends.messages[at as usize].end()
-            }
+            at if at != NOWHERE && self.is_fifo_pair(pair) => self.ends.messages[at as usize].end(),
             _ => pair.end,
         }
     }
 
-    /// The messages of a queue pair that are felt and not acknowledged in full.
-    fn messages_of(&self, pair: &Pair) -> impl Iterator<Item = u32> {
-        let end = self.felt_end(pair);
+    /// The messages of a queue pair that are in the state and not acknowledged in full.
+    fn visible_messages_of(&self, pair: &Pair) -> impl Iterator<Item = u32> {
+        let end = self.visible_end(pair);
         let next = move |at: &u32| {
             let message = &self.ends.messages[*at as usize];
             Some(message.next).filter(|at| *at != NOWHERE && message.end() < end)
@@ -512,35 +517,36 @@ impl Simulation<'_> {
         std::iter::successors(Some(pair.waiting).filter(|at| *at != NOWHERE), next)
     }
 
-    /// How many messages of a connection are felt or over: of one with a single queue pair, those
-    /// that it has turned to.
-    fn felt_slots(&self, connection: ConnectionId) -> usize {
-        let begun = self.repetition.begun[connection].len();
+    /// How many messages of a connection are finished or in the state: of one with a single queue
+    /// pair, those that it has started to send.
+    fn visible_messages(&self, connection: ConnectionId) -> usize {
+        let started = self.repetition.started[connection].len();
         match self.net.network.first_pair[connection.index()].get() {
-            Some(pair) if self.is_loose(connection) => {
+            Some(pair) if self.is_fifo(connection) => {
                 let pair = &self.ends.pairs[pair];
                 let last = if pair.sending == NOWHERE { pair.last } else { pair.sending };
                 let message = self.ends.messages.get(last as usize);
-                message.map_or(0, |message| self.repetition.slots[message.op] as usize + 1)
+                message.map_or(0, |message| self.repetition.start_indexes[message.op] as usize + 1)
             }
-            _ => begun,
+            _ => started,
         }
     }
 
-    /// The messages that are under way and felt, by connection, in the order in which they began.
-    fn under_way(&self) -> Vec<OpId> {
-        let mut under_way = Vec::new();
-        for (connection, begun) in self.repetition.begun.enumerate() {
-            let left = begun.len() - self.repetition.over[connection] as usize;
-            let is_open = |begun: &&Begun| self.ends.operations.outcome[begun.op].is_none();
-            let first = under_way.len();
-            let felt = &begun[..self.felt_slots(connection)];
-            let unfelt = begun.len() - felt.len();
-            let open = felt.iter().rev().filter(is_open).take(left - unfelt);
-            under_way.extend(open.map(|begun| begun.op));
-            under_way[first..].reverse();
+    /// The messages in flight that are in the state, by connection, in the order of their starts.
+    fn in_flight(&self) -> Vec<OpId> {
+        let mut in_flight = Vec::new();
+        for (connection, started) in self.repetition.started.enumerate() {
+            let left = started.len() - self.repetition.finished[connection] as usize;
+            let is_open =
+                |started: &&StartedMessage| self.ends.operations.outcome[started.op].is_none();
+            let first = in_flight.len();
+            let state = &started[..self.visible_messages(connection)];
+            let unfelt = started.len() - state.len();
+            let open = state.iter().rev().filter(is_open).take(left - unfelt);
+            in_flight.extend(open.map(|started| started.op));
+            in_flight[first..].reverse();
         }
-        under_way
+        in_flight
     }
 
     fn connection_of(&self, op: OpId) -> Option<ConnectionId> {
@@ -550,38 +556,39 @@ impl Simulation<'_> {
         }
     }
 
-    fn feel_operations(&self, felt: &mut Felt) {
+    fn snapshot_operations(&self, state: &mut RelativeState) {
         let operations = &self.ends.operations;
-        for op in self.under_way() {
-            self.feel_operation(felt, op);
+        for op in self.in_flight() {
+            self.snapshot_operation(state, op);
             let at = op.index();
-            felt.push(
+            state.push(
                 u64::from(operations.parts_left[at]) << 32
                     | u64::from(operations.parts_missing[at]),
             );
         }
-        operations.turns.iter().for_each(|turn| felt.push(u64::from(*turn)));
+        operations.turns.iter().for_each(|turn| state.push(u64::from(*turn)));
         for (link, free) in operations.serial_free.iter().enumerate() {
-            if felt.at < *free {
-                felt.push(link as u64);
-                felt.push_ahead(*free);
+            if state.at < *free {
+                state.push(link as u64);
+                state.push_ahead(*free);
             }
         }
     }
 
-    /// A message, by how far it is ahead of those of its connection that are over.
-    fn feel_operation(&self, felt: &mut Felt, op: OpId) {
+    /// A message, by its index behind those of its connection that are finished.
+    fn snapshot_operation(&self, state: &mut RelativeState, op: OpId) {
         let Some(connection) = self.connection_of(op) else { return };
-        let ahead = self.repetition.slots[op].wrapping_sub(self.repetition.over[connection]);
-        felt.push(u64::from(connection.raw()) << 32 | u64::from(ahead));
+        let ahead =
+            self.repetition.start_indexes[op].wrapping_sub(self.repetition.finished[connection]);
+        state.push(u64::from(connection.raw()) << 32 | u64::from(ahead));
     }
 
-    fn feel_events(&self, felt: &mut Felt) -> Option<()> {
+    fn snapshot_events(&self, state: &mut RelativeState) -> Option<()> {
         let common = self.time.calendar.entries();
         let stations = self.time.stations.entries();
         for entry in common.into_iter().chain(stations) {
             match entry.event() {
-                // They follow from what reaches a node.
+                // These follow from the packets and events of a node.
                 Event::SwitchBatch(_) | Event::StationAhead(_) | Event::Timeout(_) => continue,
                 Event::SenderWoken(link) => {
                     let sender = self.ends.sender_of_port[link].known();
@@ -599,35 +606,36 @@ impl Simulation<'_> {
                 Event::PacketArrived(_) | Event::TransmitterFreed(_) | Event::AckArrived(_) => {}
                 Event::OperationEnded(op) => {
                     match self.connection_of(op) {
-                        None => felt.limit = felt.limit.min(entry.at),
-                        // Posted already: it is not felt before its queue pair turns to it.
-                        Some(connection) if self.is_loose(connection) => {}
+                        None => state.limit = state.limit.min(entry.at),
+                        // It does not matter before its queue pair starts to send it.
+                        Some(connection) if self.is_fifo(connection) => {}
                         Some(_) => {
-                            self.feel_operation(felt, op);
-                            felt.push_ahead(entry.at);
+                            self.snapshot_operation(state, op);
+                            state.push_ahead(entry.at);
                         }
                     }
                     continue;
                 }
                 Event::Rare(number) => {
-                    if let Agenda::MessageRead { op } = self.time.agenda[number as usize] {
-                        self.feel_operation(felt, op);
-                        felt.push_ahead(entry.at);
+                    if let RareEvent::MessageRead { op } = self.time.rare_events[number as usize] {
+                        self.snapshot_operation(state, op);
+                        state.push_ahead(entry.at);
                     } else {
-                        felt.limit = felt.limit.min(entry.at);
+                        state.limit = state.limit.min(entry.at);
                     }
                     continue;
                 }
             }
-            felt.push(entry.word());
-            felt.push_ahead(entry.at);
+            state.push(entry.word());
+            state.push_ahead(entry.at);
         }
         Some(())
     }
 }
 
-/// Whether nothing happened between two states that is not simply repeated.
-fn is_quiet(before: &Counts, now: &Counts) -> bool {
+/// Whether nothing happened between two snapshots that is not part of the state: losses, marks,
+/// pauses.
+fn is_uneventful(before: &Counts, now: &Counts) -> bool {
     let odd = |counts: &Counts| {
         let c = &counts.counters;
         [c.drops, c.retransmits, c.ecn_marks, c.cnps, c.pauses, c.trims, counts.throws]
@@ -635,72 +643,72 @@ fn is_quiet(before: &Counts, now: &Counts) -> bool {
     odd(before) == odd(now)
 }
 
-/// By queue pair: by how many packets and bytes it moves.
-type Moves = IdVec<PairId, (u32, u64)>;
+/// By queue pair: packets and bytes that a jump passes over.
+type Advances = IdVec<PairId, (u32, u64)>;
 
-/// A jump: the period, how often it is repeated, and how many messages of each connection end in
-/// a period.
+/// A jump: its period, how often that is repeated, and how many messages of each connection finish
+/// in a period.
 #[derive(Clone, Debug)]
 struct Jump {
-    /// The instant from which it leads.
+    /// When it begins.
     at: u64,
     period: u64,
-    times: u64,
-    done: IdVec<ConnectionId, u32>,
+    repeats: u64,
+    ended: IdVec<ConnectionId, u32>,
 }
 
 impl Jump {
-    /// By how much times move.
+    /// By how much times are shifted.
     fn shift(&self) -> u64 {
-        self.times * self.period
+        self.repeats * self.period
     }
 
-    /// Moves a time along that lies ahead.
-    fn move_ahead(&self, at: &mut u64) {
+    /// Shifts a time if it is in the future.
+    fn shift_pending(&self, at: &mut u64) {
         if self.at < *at && *at != NEVER {
             *at += self.shift();
         }
     }
 
-    /// What so much more in each period comes to.
-    fn grown(&self, before: u64, now: u64) -> u64 {
-        now + self.times * (now - before)
+    /// A counter after the jump.
+    fn extrapolate(&self, before: u64, now: u64) -> u64 {
+        now + self.repeats * (now - before)
     }
 }
 
 /// What happened in the period that is to be repeated.
 struct Period<'a> {
-    steps: &'a [Step],
-    turns: Vec<Turn>,
+    completions: &'a [Completion],
+    send_starts: Vec<SendStart>,
 }
 
-/// A walk through the operations of repeated periods.
-struct Walk {
+/// A replay of the operations of repeated periods, without packets.
+struct DryRun {
     replay: Replay,
-    begun: IdVec<ConnectionId, Vec<Begun>>,
+    started: IdVec<ConnectionId, Vec<StartedMessage>>,
     order: u32,
     ready: Vec<OpId>,
 }
 
-impl Walk {
-    /// The message that takes the place of another so many periods later, if it has begun and
-    /// moves as much.
-    fn later(
+impl DryRun {
+    /// The message in the place of another so many periods later, if it has started and is as
+    /// large.
+    fn counterpart(
         &self,
         simulation: &Simulation<'_>,
         jump: &Jump,
         op: OpId,
         time: u64,
-    ) -> Option<Begun> {
+    ) -> Option<StartedMessage> {
         let connection = simulation.connection_of(op)?;
-        let slot = u64::from(simulation.repetition.slots[op]);
-        let slot = slot + time * u64::from(jump.done[connection]);
-        let later = *self.begun[connection].get(slot as usize)?;
+        let slot = u64::from(simulation.repetition.start_indexes[op]);
+        let slot = slot + time * u64::from(jump.ended[connection]);
+        let counterpart = *self.started[connection].get(slot as usize)?;
         let ops = simulation.input.transfers.ops();
-        (ops[op].kind == ops[later.op].kind).then_some(later)
+        (ops[op].kind == ops[counterpart.op].kind).then_some(counterpart)
     }
 
-    /// Walks through a repeated period; none if it does not go on as the first did.
+    /// Replays a period; none if it differs from the first.
     fn repeat(
         &mut self,
         simulation: &Simulation<'_>,
@@ -709,9 +717,9 @@ impl Walk {
         time: u64,
     ) -> Option<()> {
         let shift = time * jump.period;
-        for step in period.steps {
-            let op = self.later(simulation, jump, step.op, time)?.op;
-            if !step.is_over {
+        for completion in period.completions {
+            let op = self.counterpart(simulation, jump, completion.op, time)?.op;
+            if !completion.is_finished {
                 self.replay.arrive(op, &mut self.ready);
             } else if self.replay.waits(op) == Some(0) {
                 self.replay.know(op, &mut self.ready);
@@ -720,46 +728,47 @@ impl Walk {
             }
             for op in self.ready.drain(..) {
                 let connection = simulation.connection_of(op)?;
-                let begun = Begun { op, at: step.at + shift, order: self.order };
-                self.begun[connection].push(begun);
+                let started = StartedMessage { op, at: completion.at + shift, order: self.order };
+                self.started[connection].push(started);
                 self.order += 1;
             }
         }
         let mut last = (0, 0);
-        for turn in &period.turns {
-            let later = self.later(simulation, jump, turn.op, time)?;
-            if turn.waited {
-                let posted = later.at + simulation.send_latency(later.op);
-                if turn.at + shift <= posted {
+        for send_start in &period.send_starts {
+            let counterpart = self.counterpart(simulation, jump, send_start.op, time)?;
+            if send_start.waited {
+                let posted = counterpart.at + simulation.send_latency(counterpart.op);
+                if send_start.at + shift <= posted {
                     return None;
                 }
                 continue;
             }
-            let began = simulation.begun(turn.op).at + shift;
-            if later.at != began || (last.0 == began && later.order < last.1) {
+            let began = simulation.started(send_start.op).at + shift;
+            if counterpart.at != began || (last.0 == began && counterpart.order < last.1) {
                 return None;
             }
-            last = (began, later.order);
+            last = (began, counterpart.order);
         }
-        self.nobody_else_began(simulation, jump, time)
+        self.no_other_started(simulation, jump, time)
     }
 
-    /// At the end of a period: every message that has begun and no queue pair has turned to waits
-    /// for its turn. Where that is felt, as many as before.
-    fn nobody_else_began(&self, simulation: &Simulation<'_>, jump: &Jump, time: u64) -> Option<()> {
+    /// At the end of a period: every message that has started and is not being sent waits for its
+    /// queue pair. Where the state contains such messages, there are as many as before.
+    fn no_other_started(&self, simulation: &Simulation<'_>, jump: &Jump, time: u64) -> Option<()> {
         let end = jump.at + time * jump.period;
-        for (connection, begun) in self.begun.enumerate() {
-            let felt = simulation.felt_slots(connection);
-            let felt = felt + time as usize * jump.done[connection] as usize;
-            let others = begun.get(felt..)?;
+        for (connection, started) in self.started.enumerate() {
+            let state = simulation.visible_messages(connection);
+            let state = state + time as usize * jump.ended[connection] as usize;
+            let others = started.get(state..)?;
             let waits = match simulation.net.network.first_pair[connection.index()].get() {
-                Some(pair) if simulation.is_loose(connection) => {
+                Some(pair) if simulation.is_fifo(connection) => {
                     simulation.ends.pairs[pair].sending != NOWHERE
                 }
                 _ if others.is_empty() => true,
                 _ => return None,
             };
-            let is_posted = |begun: &Begun| begun.at + simulation.send_latency(begun.op) < end;
+            let is_posted =
+                |started: &StartedMessage| started.at + simulation.send_latency(started.op) < end;
             if !waits && others.iter().any(is_posted) {
                 return None;
             }
@@ -769,147 +778,157 @@ impl Walk {
 }
 
 impl Simulation<'_> {
-    /// A message that has begun.
-    fn begun(&self, op: OpId) -> Begun {
+    /// A message that has started.
+    fn started(&self, op: OpId) -> StartedMessage {
         let connection = self.connection_of(op).expect("it is a message");
-        self.repetition.begun[connection][self.repetition.slots[op] as usize]
+        self.repetition.started[connection][self.repetition.start_indexes[op] as usize]
     }
 
-    /// Repeats what happened since an equal state as often as operations and limits allow; false if
+    /// Repeats the period since an equal snapshot as often as operations and limits allow; false if
     /// that is not even once.
-    fn jump(&mut self, before: &Snapshot, counts: &Counts, felt: &Felt) -> bool {
-        let steps = self.repetition.log.split_off(before.logged[0]);
-        let Some(mut jump) = self.plan_jump(before, counts, felt, &steps) else { return false };
-        let mut turns = self.repetition.turns.split_off(before.logged[1]);
-        // Who waits for its turn may come at any time before; the others must keep their order.
-        let key = |turn: &Turn| {
-            let begun = self.begun(turn.op);
-            (begun.at, begun.order)
+    fn jump(&mut self, before: &Snapshot, counts: &Counts, state: &RelativeState) -> bool {
+        let completions = self.repetition.completions.split_off(before.logged[0]);
+        let Some(mut jump) = self.plan_jump(before, counts, state, &completions) else {
+            return false;
         };
-        turns.sort_by_key(key);
-        let period = Period { steps: &steps, turns };
-        let (_, times) = self.walk(&jump, &period);
-        jump.times = times;
-        if times == 0 {
+        let mut send_starts = self.repetition.send_starts.split_off(before.logged[1]);
+        // A message that waits may be posted at any time before; the others must keep their order.
+        let key = |send_start: &SendStart| {
+            let started = self.started(send_start.op);
+            (started.at, started.order)
+        };
+        send_starts.sort_by_key(key);
+        let period = Period { completions: &completions, send_starts };
+        let (_, repeats) = self.dry_run(&jump, &period);
+        jump.repeats = repeats;
+        if repeats == 0 {
             return false;
         }
-        let (walk, _) = self.walk(&jump, &period);
-        let felt_slots = self.net.network.first_pair.len();
-        let felt_slots: IdVec<ConnectionId, usize> =
-            (0..felt_slots).map(|at| self.felt_slots(ConnectionId::from_index(at))).collect();
-        let under_way = self.under_way();
-        let grown = counts.acked.iter().zip(&before.counts.acked);
-        let moves: Moves = grown
+        let (dry_run, _) = self.dry_run(&jump, &period);
+        let visible_messages = self.net.network.first_pair.len();
+        let visible_messages: IdVec<ConnectionId, usize> = (0..visible_messages)
+            .map(|at| self.visible_messages(ConnectionId::from_index(at)))
+            .collect();
+        let in_flight = self.in_flight();
+        let extrapolate = counts.acked.iter().zip(&before.counts.acked);
+        let advances: Advances = extrapolate
             .map(|(now, then)| {
-                (jump.times as u32 * (now.0 - then.0), jump.times * (now.1 - then.1))
+                (jump.repeats as u32 * (now.0 - then.0), jump.repeats * (now.1 - then.1))
             })
             .collect();
-        self.move_operations(&jump, &steps, &under_way, walk);
-        self.move_pairs(&jump, &moves);
-        self.move_packets(&jump, &moves);
-        self.move_events(&jump, &felt_slots);
-        self.grow_counts(&jump, &before.counts, counts);
+        self.move_operations(&jump, &completions, &in_flight, dry_run);
+        self.move_pairs(&jump, &advances);
+        self.move_packets(&jump, &advances);
+        self.move_events(&jump, &visible_messages);
+        self.extrapolate_counters(&jump, &before.counts, counts);
         self.repetition.jumps += 1;
-        self.repetition.skipped += jump.times;
+        self.repetition.skipped_periods += jump.repeats;
         true
     }
 
-    /// Walks through repeated periods, and says through how many.
-    fn walk(&self, jump: &Jump, period: &Period<'_>) -> (Walk, u64) {
-        let mut walk = Walk {
+    /// Replays periods, and says how many go well.
+    fn dry_run(&self, jump: &Jump, period: &Period<'_>) -> (DryRun, u64) {
+        let mut dry_run = DryRun {
             replay: self.ends.operations.replay.clone(),
-            begun: self.repetition.begun.clone(),
+            started: self.repetition.started.clone(),
             order: self.repetition.order,
             ready: Vec::new(),
         };
-        for time in 1..=jump.times {
-            if walk.repeat(self, jump, period, time).is_none() {
-                return (walk, time - 1);
+        for time in 1..=jump.repeats {
+            if dry_run.repeat(self, jump, period, time).is_none() {
+                return (dry_run, time - 1);
             }
         }
-        (walk, jump.times)
+        (dry_run, jump.repeats)
     }
 
-    /// A jump that may be longer than operations allow.
+    /// A jump as long as limits allow; operations may make it shorter.
     fn plan_jump(
         &self,
         before: &Snapshot,
         counts: &Counts,
-        felt: &Felt,
-        steps: &[Step],
+        state: &RelativeState,
+        completions: &[Completion],
     ) -> Option<Jump> {
-        let mut done = IdVec::from(vec![0_u32; self.input.transfers.connections().len()]);
-        for step in steps {
-            let connection = self.connection_of(step.op)?;
-            done[connection] += u32::from(step.is_over);
+        let mut ended = IdVec::from(vec![0_u32; self.input.transfers.connections().len()]);
+        for completion in completions {
+            let connection = self.connection_of(completion.op)?;
+            ended[connection] += u32::from(completion.is_finished);
         }
         let stays =
-            |op: OpId| self.connection_of(op).is_none_or(|connection| done[connection] == 0);
-        if done.iter().all(|done| *done == 0) || self.under_way().into_iter().any(stays) {
+            |op: OpId| self.connection_of(op).is_none_or(|connection| ended[connection] == 0);
+        if ended.iter().all(|ended| *ended == 0) || self.in_flight().into_iter().any(stays) {
             return None;
         }
-        let (at, period) = (felt.at, felt.at - before.at);
-        let starts = self.time.stations.next_start();
-        let limit = felt.limit.min(starts).min(self.input.settings.limits.time.as_ps());
-        let mut times = limit.saturating_sub(at + 1) / period;
+        let (at, period) = (state.at, state.at - before.at);
+        let starts = self.time.stations.next_global_start();
+        let limit = state.limit.min(starts).min(self.input.settings.limits.time.as_ps());
+        let mut repeats = limit.saturating_sub(at + 1) / period;
         let events = counts.counters.events - before.counts.counters.events;
         let left = self.input.settings.limits.events.saturating_sub(counts.counters.events);
-        times = times.min(left / events.max(1));
+        repeats = repeats.min(left / events.max(1));
         for (number, pair) in self.ends.pairs.enumerate() {
             let packets = u64::from(counts.acked[number].0 - before.counts.acked[number].0);
             let room = u64::from(u32::MAX - 1 - pair.end);
-            times = times.min(room.checked_div(packets).unwrap_or(u64::MAX));
+            repeats = repeats.min(room.checked_div(packets).unwrap_or(u64::MAX));
         }
-        Some(Jump { at, period, times, done })
+        Some(Jump { at, period, repeats, ended })
     }
 
-    /// The message that takes the place of one that is under way. The walk has been taken over.
-    fn later(&self, jump: &Jump, op: OpId) -> OpId {
+    /// The message in the place of one in flight after the jump, when the dry run is in force.
+    fn counterpart(&self, jump: &Jump, op: OpId) -> OpId {
         let connection = self.connection_of(op).expect("only messages are moved");
-        let slot = self.repetition.slots[op] as usize;
-        let slot = slot + jump.times as usize * jump.done[connection] as usize;
-        self.repetition.begun[connection][slot].op
+        let slot = self.repetition.start_indexes[op] as usize;
+        let slot = slot + jump.repeats as usize * jump.ended[connection] as usize;
+        self.repetition.started[connection][slot].op
     }
 
-    /// The messages that take the place of one in each of the periods that are skipped.
-    fn images(&self, jump: &Jump, op: OpId) -> Vec<(u64, OpId)> {
+    /// The messages in the place of one in each of the skipped periods.
+    fn copies_of(&self, jump: &Jump, op: OpId) -> Vec<(u64, OpId)> {
         let connection = self.connection_of(op).expect("only messages are repeated");
-        let (slot, done) = (self.repetition.slots[op] as usize, jump.done[connection] as usize);
-        let begun = &self.repetition.begun[connection];
-        (1..=jump.times).map(|time| (time, begun[slot + time as usize * done].op)).collect()
+        let (slot, ended) =
+            (self.repetition.start_indexes[op] as usize, jump.ended[connection] as usize);
+        let started = &self.repetition.started[connection];
+        (1..=jump.repeats).map(|time| (time, started[slot + time as usize * ended].op)).collect()
     }
 
-    /// Ends the operations of the periods that are skipped, and moves those along that have begun.
-    fn move_operations(&mut self, jump: &Jump, steps: &[Step], under_way: &[OpId], walk: Walk) {
-        let before: Vec<usize> = self.repetition.begun.iter().map(Vec::len).collect();
-        (self.repetition.begun, self.repetition.order) = (walk.begun, walk.order);
-        for (begun, before) in self.repetition.begun.iter().zip(before) {
-            for (slot, begun) in begun.iter().enumerate().skip(before) {
-                self.repetition.slots[begun.op] = slot as Slot;
-                self.ends.operations.started_at[begun.op.index()] = begun.at;
+    /// Finishes the operations of the skipped periods, and shifts those that have started.
+    fn move_operations(
+        &mut self,
+        jump: &Jump,
+        completions: &[Completion],
+        in_flight: &[OpId],
+        dry_run: DryRun,
+    ) {
+        let before: Vec<usize> = self.repetition.started.iter().map(Vec::len).collect();
+        (self.repetition.started, self.repetition.order) = (dry_run.started, dry_run.order);
+        for (started, before) in self.repetition.started.iter().zip(before) {
+            for (slot, started) in started.iter().enumerate().skip(before) {
+                self.repetition.start_indexes[started.op] = slot as StartIndex;
+                self.ends.operations.started_at[started.op.index()] = started.at;
             }
         }
-        self.ends.operations.replay = walk.replay;
+        self.ends.operations.replay = dry_run.replay;
         let mut moved = Vec::new();
         let shift = |time: u64| Span::from_ps(time * jump.period);
-        // What has arrived by now did so at a time of its own, which need not repeat itself; what
-        // arrives in the repeated periods, or is to be read, does.
-        for step in steps.iter().filter(|step| !step.is_over) {
-            for (time, op) in self.images(jump, step.op) {
-                let at = step.at + shift(time).as_ps();
+        // What has arrived by now did so at a time of its own, which need not repeat; what arrives
+        // in the repeated periods, or is still to be read, does.
+        for completion in completions.iter().filter(|completion| !completion.is_finished) {
+            for (time, op) in self.copies_of(jump, completion.op) {
+                let at = completion.at + shift(time).as_ps();
                 self.ends.operations.received_at[op.index()] = at;
             }
         }
-        for op in under_way {
+        for op in in_flight {
             let operations = &self.ends.operations;
             let (at, received) = (op.index(), operations.received_at[op.index()]);
             let parts = [operations.parts_left[at], operations.parts_missing[at]];
-            moved.push((self.later(jump, *op), received, parts));
+            moved.push((self.counterpart(jump, *op), received, parts));
         }
-        for step in steps.iter().filter(|step| step.is_over) {
-            let before = self.ends.operations.outcome[step.op].expect("it was over");
-            for (time, op) in self.images(jump, step.op) {
-                let start = Time::from_ps(self.begun(op).at);
+        for completion in completions.iter().filter(|completion| completion.is_finished) {
+            let before = self.ends.operations.outcome[completion.op].expect("it was over");
+            for (time, op) in self.copies_of(jump, completion.op) {
+                let start = Time::from_ps(self.started(op).at);
                 let received = if jump.at < before.received.as_ps() {
                     before.received + shift(time)
                 } else {
@@ -919,8 +938,8 @@ impl Simulation<'_> {
                 self.ends.operations.received_at[op.index()] = received.as_ps();
                 self.ends.operations.outcome[op] = Some(OpTimes { start, received, finish });
             }
-            let connection = self.connection_of(step.op).expect("only messages end");
-            self.repetition.over[connection] += jump.times as u32;
+            let connection = self.connection_of(completion.op).expect("only messages end");
+            self.repetition.finished[connection] += jump.repeats as u32;
         }
         let operations = &mut self.ends.operations;
         for (op, received, [left, missing]) in moved {
@@ -930,24 +949,24 @@ impl Simulation<'_> {
             }
             (operations.parts_left[at], operations.parts_missing[at]) = (left, missing);
         }
-        operations.serial_free.iter_mut().for_each(|free| jump.move_ahead(free));
+        operations.serial_free.iter_mut().for_each(|free| jump.shift_pending(free));
     }
 
-    /// Moves sequence numbers and times of queue pairs along, and their messages.
-    fn move_pairs(&mut self, jump: &Jump, moves: &Moves) {
+    /// Shifts sequence numbers and times of queue pairs and their messages.
+    fn move_pairs(&mut self, jump: &Jump, advances: &Advances) {
         let shift = jump.shift();
         for number in self.ends.pairs.ids() {
-            let (packets, bytes) = moves[number];
+            let (packets, bytes) = advances[number];
             let pair = &self.ends.pairs[number];
             if packets == 0 {
                 let pair = &mut self.ends.pairs[number];
-                jump.move_ahead(&mut pair.next_send);
+                jump.shift_pending(&mut pair.next_send);
                 continue;
             }
-            let mut messages: Vec<u32> = self.messages_of(pair).collect();
-            if pair.sending != NOWHERE && self.is_loose_pair(pair) {
-                // Those behind it are posted again, as far as they are others.
-                let (sending, end) = (pair.sending, self.felt_end(pair));
+            let mut messages: Vec<u32> = self.visible_messages_of(pair).collect();
+            if pair.sending != NOWHERE && self.is_fifo_pair(pair) {
+                // Those behind it may be others after the jump: they are posted again.
+                let (sending, end) = (pair.sending, self.visible_end(pair));
                 let pair = &mut self.ends.pairs[number];
                 (pair.last, pair.end) = (sending, end);
                 self.ends.messages[sending as usize].next = NOWHERE;
@@ -957,7 +976,7 @@ impl Simulation<'_> {
                 messages.push(last);
             }
             for message in messages {
-                let op = self.later(jump, self.ends.messages[message as usize].op);
+                let op = self.counterpart(jump, self.ends.messages[message as usize].op);
                 let message = &mut self.ends.messages[message as usize];
                 message.op = op;
                 message.first += packets;
@@ -991,26 +1010,26 @@ impl Simulation<'_> {
             }
         }
         for sender in self.ends.senders.iter_mut() {
-            jump.move_ahead(&mut sender.wake_at);
-            jump.move_ahead(&mut sender.posting_until);
+            jump.shift_pending(&mut sender.wake_at);
+            jump.shift_pending(&mut sender.posting_until);
             for (pair, due) in sender.pairs.iter().zip(&mut sender.due) {
                 *due = self.ends.pairs[*pair].due();
             }
         }
     }
 
-    /// Moves packets on wires and in queues along.
-    fn move_packets(&mut self, jump: &Jump, moves: &Moves) {
+    /// Shifts packets on wires and in queues.
+    fn move_packets(&mut self, jump: &Jump, advances: &Advances) {
         let shift = jump.shift();
         for link in self.net.ports.ids() {
-            jump.move_ahead(&mut self.net.ports[link].free_at);
+            jump.shift_pending(&mut self.net.ports[link].free_at);
             let wire = self.net.ports[link].wire;
             for behind in 0..wire.len() {
                 let place = wire.place(behind);
                 let pair = self.pair_on_way(self.net.wires.at(place));
                 let packet = &mut self.net.wires.places()[place];
                 packet.at = packet.at.wrapping_add(shift as u32);
-                packet.psn += moves[pair].0;
+                packet.psn += advances[pair].0;
                 packet.sent = packet.sent.wrapping_add((shift / 1_000) as u32);
             }
             let queues: Vec<_> =
@@ -1020,19 +1039,19 @@ impl Simulation<'_> {
                     let place = queue.place(behind);
                     let pair = self.pair_on_way(&self.net.queued.at(place).packet);
                     let packet = &mut self.net.queued.places()[place].packet;
-                    packet.psn += moves[pair].0;
+                    packet.psn += advances[pair].0;
                     packet.sent = packet.sent.wrapping_add((shift / 1_000) as u32);
                 }
             }
         }
     }
 
-    /// Moves along what is going to happen.
-    fn move_events(&mut self, jump: &Jump, felt_slots: &IdVec<ConnectionId, usize>) {
+    /// Shifts pending events.
+    fn move_events(&mut self, jump: &Jump, visible_messages: &IdVec<ConnectionId, usize>) {
         let shift = jump.shift();
         let now = jump.at + shift;
         let mut moved: Vec<Entry> = Vec::new();
-        // Tickets of messages that were to be posted.
+        // Tickets of messages that are still to be posted.
         let mut tickets: Vec<(OpId, u32)> = Vec::new();
         let common = self.time.calendar.entries();
         for entry in common.into_iter().chain(self.time.stations.entries()) {
@@ -1043,24 +1062,27 @@ impl Simulation<'_> {
                         moved.push(entry);
                         continue;
                     }
-                    Some(connection) if self.is_loose(connection) => {
+                    Some(connection) if self.is_fifo(connection) => {
                         self.ends.operations.pending -= 1;
-                        tickets.extend(self.known_later(jump, op).map(|op| (op, entry.ticket)));
+                        tickets.extend(
+                            self.started_counterpart(jump, op).map(|op| (op, entry.ticket)),
+                        );
                         continue;
                     }
-                    Some(_) => Event::OperationEnded(self.later(jump, op)),
+                    Some(_) => Event::OperationEnded(self.counterpart(jump, op)),
                 },
                 Event::Rare(number) => {
-                    let Agenda::MessageRead { op } = self.time.agenda[number as usize] else {
+                    let RareEvent::MessageRead { op } = self.time.rare_events[number as usize]
+                    else {
                         moved.push(entry);
                         continue;
                     };
-                    let op = self.later(jump, op);
-                    self.time.agenda[number as usize] = Agenda::MessageRead { op };
+                    let op = self.counterpart(jump, op);
+                    self.time.rare_events[number as usize] = RareEvent::MessageRead { op };
                     entry.event()
                 }
                 Event::Timeout(pair) => {
-                    // It only looks whether something has been heard since.
+                    // It only checks for progress since then.
                     let due = self.ends.pairs[pair].progress_at + self.ends.pairs[pair].timeout;
                     moved.push(Entry::new(due.max(now), entry.ticket, entry.event()));
                     continue;
@@ -1069,17 +1091,17 @@ impl Simulation<'_> {
             };
             moved.push(Entry::new(entry.at + shift, entry.ticket, event));
         }
-        moved.extend(self.post_again(jump, felt_slots, &tickets));
+        moved.extend(self.repost_messages(jump, visible_messages, &tickets));
         self.time.calendar.restart(now);
         self.time.stations.clear();
         self.time.now = now;
         for number in self.net.switches.ids() {
             self.net.switches[number].next_at = NEVER;
             let is_batched = self.net.switches[number].is_batched();
-            self.time.clocks.set_switch(number, if is_batched { NEVER } else { 0 });
+            self.time.clocks.set_switch_next(number, if is_batched { NEVER } else { 0 });
         }
         for station in self.time.stations.ids() {
-            self.time.clocks.set_station(station, NEVER);
+            self.time.clocks.set_station_next(station, NEVER);
         }
         for entry in moved {
             self.schedule(entry.at, entry.ticket, entry.event());
@@ -1089,76 +1111,76 @@ impl Simulation<'_> {
         }
     }
 
-    /// The message that takes the place of one that is to be posted, if that has begun.
-    fn known_later(&self, jump: &Jump, op: OpId) -> Option<OpId> {
+    /// The message in the place of one that is to be posted, if that has started.
+    fn started_counterpart(&self, jump: &Jump, op: OpId) -> Option<OpId> {
         let connection = self.connection_of(op)?;
-        let slot = self.repetition.slots[op] as usize;
-        let slot = slot + jump.times as usize * jump.done[connection] as usize;
-        self.repetition.begun[connection].get(slot).map(|begun| begun.op)
+        let slot = self.repetition.start_indexes[op] as usize;
+        let slot = slot + jump.repeats as usize * jump.ended[connection] as usize;
+        self.repetition.started[connection].get(slot).map(|started| started.op)
     }
 
-    /// Posts the messages that have begun by the end of a jump and that nobody has turned to;
-    /// returns when those are posted that are not yet.
-    fn post_again(
+    /// Posts the messages that have started by the end of a jump and that no queue pair has started
+    /// to send; returns events for those that are posted later.
+    fn repost_messages(
         &mut self,
         jump: &Jump,
-        felt_slots: &IdVec<ConnectionId, usize>,
+        visible_messages: &IdVec<ConnectionId, usize>,
         tickets: &[(OpId, u32)],
     ) -> Vec<Entry> {
         let now = jump.at + jump.shift();
-        let mut later: Vec<Begun> = Vec::new();
-        for connection in felt_slots.ids() {
-            if !self.is_loose(connection) {
+        let mut unposted: Vec<StartedMessage> = Vec::new();
+        for connection in visible_messages.ids() {
+            if !self.is_fifo(connection) {
                 continue;
             }
             let pair = self.net.network.first_pair[connection.index()].known();
-            let felt =
-                felt_slots[connection] + jump.times as usize * jump.done[connection] as usize;
-            for at in felt..self.repetition.begun[connection].len() {
-                let begun = self.repetition.begun[connection][at];
-                let posted = begun.at + self.send_latency(begun.op);
-                let OpKind::Send { bytes, .. } = self.input.transfers.ops()[begun.op].kind else {
+            let state = visible_messages[connection]
+                + jump.repeats as usize * jump.ended[connection] as usize;
+            for at in state..self.repetition.started[connection].len() {
+                let started = self.repetition.started[connection][at];
+                let posted = started.at + self.send_latency(started.op);
+                let OpKind::Send { bytes, .. } = self.input.transfers.ops()[started.op].kind else {
                     continue;
                 };
                 if now <= posted {
-                    later.push(begun);
-                } else if jump.done[connection] != 0 {
-                    self.set_part_count(begun.op, 1);
-                    self.list_message(pair, begun.op, bytes.get(), posted);
+                    unposted.push(started);
+                } else if jump.ended[connection] != 0 {
+                    self.set_part_count(started.op, 1);
+                    self.queue_message(pair, started.op, bytes.get(), posted);
                 }
             }
         }
-        later.sort_by_key(|begun| (begun.at, begun.order));
-        self.ends.operations.pending += later.len();
-        let entry = |begun: Begun| {
-            let known = tickets.iter().find(|(op, _)| *op == begun.op);
+        unposted.sort_by_key(|started| (started.at, started.order));
+        self.ends.operations.pending += unposted.len();
+        let entry = |started: StartedMessage| {
+            let known = tickets.iter().find(|(op, _)| *op == started.op);
             let ticket = known.map_or_else(|| self.time.calendar.ticket(), |(_, ticket)| *ticket);
-            let at = begun.at + self.send_latency(begun.op);
-            Entry::new(at, ticket, Event::OperationEnded(begun.op))
+            let at = started.at + self.send_latency(started.op);
+            Entry::new(at, ticket, Event::OperationEnded(started.op))
         };
-        later.into_iter().map(entry).collect()
+        unposted.into_iter().map(entry).collect()
     }
 
-    fn grow_counts(&mut self, jump: &Jump, before: &Counts, now: &Counts) {
-        let grown = |before: u64, now: u64| jump.grown(before, now);
+    fn extrapolate_counters(&mut self, jump: &Jump, before: &Counts, now: &Counts) {
+        let extrapolate = |before: u64, now: u64| jump.extrapolate(before, now);
         let (a, b) = (&before.counters, &now.counters);
         let counters = &mut self.accounts.counters;
-        counters.events = grown(a.events, b.events);
-        counters.packets = grown(a.packets, b.packets);
-        counters.packet_hops = grown(a.packet_hops, b.packet_hops);
+        counters.events = extrapolate(a.events, b.events);
+        counters.packets = extrapolate(a.packets, b.packets);
+        counters.packet_hops = extrapolate(a.packet_hops, b.packet_hops);
         let (a, b) = (&before.tally, &now.tally);
         let tally = &mut self.accounts.tally;
-        tally.delivered_data = grown(a.delivered_data, b.delivered_data);
-        tally.duplicate_data = grown(a.duplicate_data, b.duplicate_data);
-        tally.discarded_data = grown(a.discarded_data, b.discarded_data);
-        tally.reordered = grown(a.reordered, b.reordered);
+        tally.delivered_data = extrapolate(a.delivered_data, b.delivered_data);
+        tally.duplicate_data = extrapolate(a.duplicate_data, b.duplicate_data);
+        tally.discarded_data = extrapolate(a.discarded_data, b.discarded_data);
+        tally.reordered = extrapolate(a.reordered, b.reordered);
         let ports = self.net.ports.iter_mut().zip(before.bytes.iter().zip(&now.bytes));
-        ports.for_each(|(port, (a, b))| port.bytes = grown(*a, *b));
+        ports.for_each(|(port, (a, b))| port.bytes = extrapolate(*a, *b));
         let lanes = self.net.lane_counts.iter_mut().zip(before.lanes.iter().zip(&now.lanes));
-        lanes.for_each(|(lane, (a, b))| lane.bytes = grown(*a, *b));
+        lanes.for_each(|(lane, (a, b))| lane.bytes = extrapolate(*a, *b));
         let acks = before.light_acks.iter().zip(&now.light_acks);
         let light = self.ends.light_acks.iter_mut().zip(acks);
-        light.for_each(|(light, (a, b))| light.sent = grown(*a, *b));
+        light.for_each(|(light, (a, b))| light.sent = extrapolate(*a, *b));
     }
 }
 
@@ -1221,7 +1243,7 @@ mod tests {
             }
         }
         if random.below(3) == 0 {
-            // Something that begins in the middle, and comes between.
+            // A message in the middle of the run that breaks the repetition.
             let span = Span::from_ps(random.below(400_000_000));
             let wait = transfers.add(OpKind::Wait { span }, label, &[]);
             let (from, to) = (fabric.nic(0), fabric.nic(9));

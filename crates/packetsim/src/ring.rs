@@ -4,11 +4,13 @@
 //! of places in one big vector, known by where it begins; one that grows moves to a larger place,
 //! and the old one serves the next that needs its size. A ring itself is sixteen bytes.
 
+use std::ops::Range;
+
 /// A queue of records that lie in a [`Slab`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ring {
     base: u32,
-    /// Places minus one; a ring without places has `head == tail` and is never looked into.
+    /// Places minus one; a ring without places has `head == tail` and is never read.
     mask: u32,
     head: u32,
     tail: u32,
@@ -33,6 +35,15 @@ impl Ring {
         (self.base + (self.head.wrapping_add(behind) & self.mask)) as usize
     }
 
+    /// The places of all records, oldest first: at most two ranges.
+    #[inline]
+    pub(crate) fn places(self) -> [Range<usize>; 2] {
+        let first = self.head();
+        let count = self.len().min(self.mask + 1 - (self.head & self.mask));
+        let (base, rest) = (self.base as usize, (self.len() - count) as usize);
+        [first..first + count as usize, base..base + rest]
+    }
+
     /// Whether there is room for a record.
     #[inline]
     pub(crate) fn has_room(self) -> bool {
@@ -50,7 +61,7 @@ impl Ring {
         Some(place)
     }
 
-    /// Forgets the oldest record. An empty ring begins again at its first place: what most queues
+    /// Removes the oldest record. An empty ring begins again at its first place: what most queues
     /// hold lies there, and the memory behind it stays cold.
     #[inline]
     pub(crate) fn drop_head(&mut self) {
@@ -61,7 +72,7 @@ impl Ring {
         }
     }
 
-    /// Forgets so many of the oldest records.
+    /// Removes so many of the oldest records.
     #[inline]
     pub(crate) fn drop_heads(&mut self, count: u32) {
         assert!(count <= self.len(), "a ring that holds as many");
@@ -163,7 +174,13 @@ impl<T: Copy + Default> Slab<T> {
         self.places.get(place)
     }
 
-    /// All places, for loops that keep rings at hand.
+    /// All places, to read.
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[T] {
+        &self.places
+    }
+
+    /// All places, for loops that hold copies of rings.
     #[inline]
     pub(crate) fn places(&mut self) -> &mut [T] {
         &mut self.places

@@ -38,7 +38,7 @@ use crate::packet::{
     waited,
 };
 use crate::ring::{Ring, Slab};
-use crate::simulation::{Agenda, Simulation};
+use crate::simulation::{RareEvent, Simulation};
 
 /// What besides its rate a port may owe: credits that are on their way there and back, when it has
 /// just begun.
@@ -266,7 +266,7 @@ impl Simulation<'_> {
         let all = u32::try_from(egress.held).unwrap_or(u32::MAX);
         let state = &mut self.net.ports[port];
         state.peak = state.peak.max(all.saturating_add(state.queued));
-        self.schedule_rare(at, Agenda::CreditAsked { voq: number, bytes });
+        self.schedule_rare(at, RareEvent::CreditAsked { voq: number, bytes });
         true
     }
 
@@ -340,7 +340,7 @@ impl Simulation<'_> {
         let mut links = std::mem::take(&mut self.net.schedule.links);
         links.clear();
         if at != link.from {
-            self.net.network.list_links(fabric, at, link.to, &mut links);
+            self.net.network.lookup_next_hops(fabric, at, link.to, &mut links);
             // A NIC with ports at several leaves: the packet leaves by the port that granted.
             if links.iter().any(|next| fabric.links()[*next].to == link.from) {
                 links.retain(|next| fabric.links()[*next].to == link.from);
@@ -351,7 +351,7 @@ impl Simulation<'_> {
         &self.net.schedule.links
     }
 
-    /// Handles [`Agenda::CreditAsked`]: a request reaches the scheduler of a port.
+    /// Handles [`RareEvent::CreditAsked`]: a request reaches the scheduler of a port.
     pub(crate) fn credit_asked(&mut self, number: VoqId, bytes: u64) {
         let schedule = &mut self.net.schedule;
         let voq = &mut schedule.voqs[number];
@@ -364,7 +364,7 @@ impl Simulation<'_> {
         self.grant_credit(port);
     }
 
-    /// Handles [`Agenda::CreditDue`]: a port may grant again.
+    /// Handles [`RareEvent::CreditDue`]: a port may grant again.
     pub(crate) fn credit_is_due(&mut self, port: LinkId) {
         if let Some(egress) = self.net.schedule.ports.get_mut(&port) {
             egress.pending = false;
@@ -372,7 +372,7 @@ impl Simulation<'_> {
         self.grant_credit(port);
     }
 
-    /// Lets a port grant the next credit if it may; else sees to it that it looks again.
+    /// Grants the next credit of a port if it may; else schedules the next attempt.
     pub(crate) fn grant_credit(&mut self, port: LinkId) {
         let now = self.time.now;
         if !self.net.schedule.ports.contains_key(&port) {
@@ -390,12 +390,12 @@ impl Simulation<'_> {
             return;
         }
         if now < egress.free_at || (is_data && is_full) {
-            // A full port is looked at when it has sent something. If it may not, or if all is
-            // still under way, whatever changes that looks.
+            // A full port tries again when it has sent a packet. If it may not send, or if all is
+            // still in flight, the event that changes that tries again.
             let at = if now < egress.free_at { egress.free_at } else { free_at.max(now + 1) };
             if now < egress.free_at || busy {
                 egress.pending = true;
-                self.schedule_rare(at, Agenda::CreditDue { port });
+                self.schedule_rare(at, RareEvent::CreditDue { port });
             }
             return;
         }
@@ -413,13 +413,13 @@ impl Simulation<'_> {
         let again = egress.free_at;
         egress.pending = more;
         let at = now + latency + voq.way;
-        self.schedule_rare(at, Agenda::CreditArrived { voq: number, bytes });
+        self.schedule_rare(at, RareEvent::CreditArrived { voq: number, bytes });
         if more {
-            self.schedule_rare(again, Agenda::CreditDue { port });
+            self.schedule_rare(again, RareEvent::CreditDue { port });
         }
     }
 
-    /// Handles [`Agenda::CreditArrived`]: a queue may send so much more.
+    /// Handles [`RareEvent::CreditArrived`]: a queue may send so much more.
     pub(crate) fn credit_arrived(&mut self, number: VoqId, bytes: u64) {
         self.net.schedule.voqs[number].granted += bytes as i64;
         loop {

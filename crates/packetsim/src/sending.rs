@@ -38,12 +38,12 @@ impl Simulation<'_> {
         let waits = state.sending != NOWHERE;
         let posted = if was_idle { posted + fetch } else { posted };
         self.part.note_message(pair, op, bytes, posted);
-        let number = self.list_message(pair, op, bytes, posted);
+        let number = self.queue_message(pair, op, bytes, posted);
         let state = &mut self.ends.pairs[pair];
         if !waits {
             state.sending = number;
             state.posted = posted;
-            self.note_turn(op, false);
+            self.log_send_start(op, false);
         }
         let state = &mut self.ends.pairs[pair];
         if state.waiting == NOWHERE {
@@ -61,7 +61,7 @@ impl Simulation<'_> {
             self.send_grants(pair);
             self.arm_timeout(pair);
         } else if waits && !self.is_as_ns3() {
-            // It has something to send as it is: nobody feels one more before its turn.
+            // It has data to send already: one more message changes nothing before its turn.
             return;
         }
         self.enqueue_pair(pair);
@@ -72,7 +72,7 @@ impl Simulation<'_> {
     }
 
     /// Adds a message to those of a queue pair; returns its number.
-    pub(crate) fn list_message(&mut self, pair: PairId, op: OpId, bytes: u64, posted: u64) -> u32 {
+    pub(crate) fn queue_message(&mut self, pair: PairId, op: OpId, bytes: u64, posted: u64) -> u32 {
         let packets = self.input.sizes.packets(bytes);
         let number = self.ends.messages.len() as u32;
         let state = &mut self.ends.pairs[pair];
@@ -179,7 +179,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Sees to it that a sender's turn comes by then, if ever.
+    /// Schedules a wake-up of a sender, unless there is an earlier one.
     #[inline]
     pub(crate) fn wake_sender_at(&mut self, sender: SenderId, link: LinkId, at: u64) {
         let sender = &mut self.ends.senders[sender];
@@ -262,7 +262,7 @@ impl Simulation<'_> {
         let port = &mut self.net.ports[link];
         port.free_at = port.free_at.max(fetched);
         if let Some(op) = turn {
-            self.note_turn(op, true);
+            self.log_send_start(op, true);
         }
         self.wait_for_ack(number);
     }
@@ -289,7 +289,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Sees to it that silence is noticed.
+    /// Arms the retransmission timeout of a queue pair.
     #[inline]
     fn arm_timeout(&mut self, number: PairId) {
         let pair = &mut self.ends.pairs[number];
@@ -345,7 +345,7 @@ impl Simulation<'_> {
     }
 
     /// A sender that has long waited for a clearance asks for it; a grant that got lost is
-    /// told again. The question itself takes no time here.
+    /// repeated. The request itself takes no time here.
     fn request_grant(&mut self, number: PairId) {
         let granted = self.ends.inboxes[number].granted;
         let pair = &mut self.ends.pairs[number];
@@ -360,8 +360,8 @@ impl Simulation<'_> {
         self.arm_timeout(number);
     }
 
-    /// Sends once more what the receiver does not have. Acknowledgements say what has
-    /// arrived; here it looks at the receiver's own list, which is newer by half a round trip.
+    /// Retransmits what the receiver does not have. Real acknowledgements say what has arrived;
+    /// here the receiver's own list is read, which is newer by half a round trip.
     fn resend_missing(&mut self, number: PairId) {
         self.part.is_blind = true;
         let (pair, inbox) = (&mut self.ends.pairs[number], &self.ends.inboxes[number]);
@@ -484,7 +484,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Lets a NIC send if that may have become possible through what a queue pair heard.
+    /// Lets a NIC send if an acknowledgement or notification may have made that possible.
     #[inline]
     fn try_transmit_if_due(&mut self, number: PairId) {
         let pair = &self.ends.pairs[number];

@@ -6,7 +6,7 @@ use fabric::graph::NodeKind;
 use fabric::hash::HashFields;
 use fabric::routing::{Policy, RoutingConfig};
 use fabric::transport::ScheduledConfig;
-use fabric::{Fabric, LinkId};
+use fabric::{Fabric, LinkId, NodeId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Ranged, Ranges, Span};
@@ -14,7 +14,7 @@ use units::{Ranged, Ranges, Span};
 use crate::admission::{AdmissionConfig, AdmissionPolicy};
 use crate::buffer::{BufferConfig, EcnConfig, PfcConfig};
 use crate::cc::{CcConfig, Needs};
-use crate::credits::CreditConfig;
+use crate::credits::{CreditConfig, TierCredits};
 use crate::nic::{NicConfig, Service, Verb};
 use crate::packet::{Clock, PacketConfig};
 
@@ -133,10 +133,16 @@ pub struct Settings {
     /// When switches mark packets of single lanes, in the order of the lanes (on Ethernet,
     /// priorities); those beyond the list take `ecn`.
     pub ecn_of_lane: Vec<EcnConfig>,
+    /// When the switches of single tiers mark, by the tier's name, whatever the lane: each part of
+    /// a fabric has its own thresholds.
+    pub ecn_of_tier: BTreeMap<String, EcnConfig>,
     /// When switches pause.
     pub pfc: PfcConfig,
     /// Flow control by credits, which takes the place of pauses.
     pub credits: CreditConfig,
+    /// Room for credits, and the turns of lanes, at the switches of single tiers, by the tier's
+    /// name.
+    pub credits_of_tier: BTreeMap<String, TierCredits>,
     /// A fabric whose egress ports schedule what its leaves send.
     pub scheduled: ScheduledConfig,
     /// Congestion control.
@@ -172,6 +178,9 @@ impl Ranged for Settings {
         for (lane, ecn) in self.ecn_of_lane.iter().enumerate() {
             check.table(&format!("ecn_of_lane.{lane}"), ecn);
         }
+        for (tier, ecn) in &self.ecn_of_tier {
+            check.table(&format!("ecn_of_tier.{tier}"), ecn);
+        }
         check.table("pfc", &self.pfc);
         check.table("credits", &self.credits);
         check.table("scheduled", &self.scheduled);
@@ -186,13 +195,23 @@ impl Ranged for Settings {
     }
 }
 
+/// The name of the tier of a switch.
+pub(crate) fn tier_of(fabric: &Fabric, node: NodeId) -> Option<&str> {
+    let switch = fabric.nodes()[node];
+    let tier = fabric.tiers().get(usize::from(switch.tier))?;
+    (switch.kind == NodeKind::Switch).then_some(tier.name.as_str())
+}
+
 impl Settings {
+    /// All that says when switches mark.
+    pub fn all_marks(&self) -> impl Iterator<Item = &EcnConfig> {
+        std::iter::once(&self.ecn).chain(&self.ecn_of_lane).chain(self.ecn_of_tier.values())
+    }
+
     /// Congestion control of what sends from a port.
     pub(crate) fn congestion_from(&self, fabric: &Fabric, port: LinkId) -> &CcConfig {
-        let next = fabric.nodes()[fabric.links()[port].to];
-        let tier = fabric.tiers().get(usize::from(next.tier));
-        let tier = tier.filter(|_| next.kind == NodeKind::Switch);
-        let own = tier.and_then(|tier| self.congestion_of_tier.get(&tier.name));
+        let tier = tier_of(fabric, fabric.links()[port].to);
+        let own = tier.and_then(|tier| self.congestion_of_tier.get(tier));
         own.unwrap_or(&self.congestion)
     }
 
@@ -230,6 +249,19 @@ impl Settings {
         if usize::from(lanes) < length {
             let range = format!("a list of at most {lanes}, one entry for each lane");
             check.refuse(&["ecn_of_lane", LANES], format!("a list of {length}"), &range);
+        }
+        for (tier, own) in &self.credits_of_tier {
+            let first = own.high_priority.iter().flatten().find(|lane| lanes <= **lane);
+            if let Some(lane) = first {
+                let key = format!("credits_of_tier.{tier}.high_priority");
+                check.refuse(&[key.as_str(), LANES], lane, &format!("a lane below {lanes}"));
+            }
+            let length = own.weights.as_ref().map_or(0, Vec::len);
+            if usize::from(lanes) < length {
+                let key = format!("credits_of_tier.{tier}.weights");
+                let range = format!("a list of at most {lanes}, one entry for each lane");
+                check.refuse(&[key.as_str(), LANES], format!("a list of {length}"), &range);
+            }
         }
         if let Some(share) = self.switch.control_share.filter(|_| 1 < lanes) {
             let keys = ["switch.control_share", LANES];

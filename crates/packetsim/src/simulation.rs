@@ -1,7 +1,7 @@
-//! The loop, and the state of a run.
+//! The event loop, and the state of a run.
 //!
-//! Everything that a run knows is in [`Simulation`], by owner; the files `transmit`, `switching`,
-//! `sending` and `receiving` say what happens to it, split by where it happens.
+//! All state is in [`Simulation`], split by owner. The handlers of events are in `transmit`,
+//! `switching`, `sending` and `receiving`, split by where they act.
 
 use fabric::fault::Faults;
 use fabric::{Fabric, LinkId, NodeId};
@@ -12,6 +12,7 @@ use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
 use crate::admission::{AdmissionConfig, GrantLedger};
 use crate::buffer::{MarkWhen, Switch};
+use crate::by_output::ArrivalsByOutput;
 use crate::calendar::{Calendar, Entry, Event};
 use crate::cc::{CcConfig, Circumstances, Needs};
 use crate::clocks::Clocks;
@@ -19,7 +20,6 @@ use crate::credits::Credits;
 use crate::entropy::Entropy;
 use crate::exchange::Part;
 use crate::faults::LinkFault;
-use crate::forward::Sorter;
 use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId, VoqId};
 use crate::light_acks::LightAcks;
 use crate::limits::{AGE, deal, pieces};
@@ -40,9 +40,9 @@ use crate::stations::Stations;
 use crate::steady::Steady;
 use crate::switching::{LanePause, Marker, PauseLog};
 
-/// Things that happen rarely, by number.
+/// Rare events, kept in a table; the calendar has their numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Agenda {
+pub(crate) enum RareEvent {
     /// A pause that still holds is to be renewed.
     Renew { link: LinkId, class: Class },
     /// A pause may have run out.
@@ -199,22 +199,23 @@ pub(crate) struct Simulation<'a> {
     pub net: Net,
     /// NICs, queue pairs and operations: what is at the ends of the network.
     pub ends: Ends,
-    /// The present instant, and what is going to happen.
+    /// The present instant, and pending events.
     pub time: Timeline,
-    /// What is counted and told; nothing in the run depends on it.
+    /// Counters and findings; nothing in the run depends on them.
     pub accounts: Accounts,
-    /// Whether it repeats itself.
+    /// The search for a period to skip.
     pub repetition: Repetition,
-    /// Whether its rates stay as they are.
+    /// The search for steady rates.
     pub steady: Steady,
     /// The part of the network that it handles.
     pub part: Part,
 }
 
-/// How packets leave a port that has something waiting.
+/// When the departures of a port are applied.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Departures {
-    /// When somebody looks, each at its own instant; as events only where they can be felt at once.
+    /// When the port is read, each at its own time; as events only where one can act on another
+    /// port at once.
     WhenRead,
     /// Each as an event, in the order in which transmissions began (whole nanoseconds, as ns-3).
     Events,
@@ -273,23 +274,23 @@ pub(crate) struct Net {
     pub network: Network,
     /// The links of all paths, one for each queue pair that crosses them.
     pub routed: Vec<LinkId>,
-    /// The longest delay of a link that somebody uses, with the latency of its switch.
+    /// The longest delay of a link on a path, with the latency of its switch.
     pub longest: u64,
-    /// Everything that happens elsewhere than at the switch at hand is known until then.
-    pub known: u64,
+    /// While a switch forwards a batch: all events elsewhere are known until then.
+    pub known_until: u64,
     /// The departures of another switch are being applied.
     pub in_far_end: bool,
-    /// What reaches the switch at hand, in order, or by output.
+    /// The arrivals of a batch, in order of time, or by output.
     pub incoming: Vec<u64>,
-    pub sorter: Sorter,
-    /// Until when the departures of each neighbour of that switch are known.
-    pub felt: Vec<u64>,
-    /// What one output of a calm switch does is nothing to the others.
-    pub by_output: bool,
+    pub arrivals: ArrivalsByOutput,
+    /// By input of that switch: until when its neighbour's departures are known.
+    pub inputs_known_until: Vec<u64>,
+    /// The outputs of a switch below its thresholds do not depend on each other.
+    pub outputs_are_independent: bool,
     /// The links among which a packet's next one is chosen.
     pub candidates: Vec<fabric::LinkId>,
-    /// Links whose wire was empty before that switch sent something over them.
-    pub announced: Vec<LinkId>,
+    /// Links whose wire was empty before that switch sent a packet over them.
+    pub newly_busy: Vec<LinkId>,
 }
 
 /// What is at the ends of the network: NICs, queue pairs, operations.
@@ -311,7 +312,7 @@ pub(crate) struct Ends {
     pub operations: Operations,
 }
 
-/// The present instant, and what is going to happen.
+/// The present instant, and pending events.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     /// The present instant, and the ticket of the present event.
@@ -320,22 +321,22 @@ pub(crate) struct Timeline {
     pub calendar: Calendar,
     pub stations: Stations,
     pub clocks: Clocks,
-    pub agenda: Vec<Agenda>,
-    pub free_agenda: Vec<u32>,
-    /// Nobody runs ahead of this: the next change by a fault or the next sample.
+    pub rare_events: Vec<RareEvent>,
+    pub free_rare_events: Vec<u32>,
+    /// No node runs ahead of this: the next change by a fault, sample or snapshot.
     pub barrier: u64,
     pub change_at: u64,
     /// When the routes will follow what has changed.
     pub reroutes: std::collections::VecDeque<u64>,
     pub sample_at: u64,
-    /// When the last operation is over for everybody; never, as long as that is not known.
+    /// When the last operation is finished everywhere; never, as long as that is not known.
     pub end_at: u64,
-    /// Everything that reaches this part of the network from others before then is known; never,
-    /// where there are no others.
+    /// All arrivals from other parts of the network before then are known; never, where there are
+    /// no other parts.
     pub window_end: u64,
 }
 
-/// What is counted and told.
+/// Counters and findings.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     pub tally: Tally,
@@ -359,8 +360,8 @@ pub(crate) enum End {
     Stopped,
     /// It passed a limit, which this is the name of.
     Limit(&'static str),
-    /// Nothing in it has repeated itself.
-    InVain,
+    /// No period was found in it.
+    NoPeriod,
 }
 
 impl Simulation<'_> {
@@ -368,24 +369,24 @@ impl Simulation<'_> {
     pub(crate) fn run(&mut self, watch: &mut Watch<'_>) -> Outcome {
         let end = self.run_to_end(watch);
         watch.jumps = self.repetition.jumps + self.steady.jumps;
-        let share = self.settle();
-        self.conclude(end, share)
+        let result = self.finish_part();
+        self.finish_run(end, result)
     }
 
-    /// The same, unless so many states are compared in vain before anything repeats itself.
-    pub(crate) fn run_if_it_repeats_itself(
+    /// The same, unless no period is found with so many snapshots.
+    pub(crate) fn run_if_periodic(
         &mut self,
-        looks: u32,
+        max_comparisons: u32,
         watch: &mut Watch<'_>,
     ) -> Option<Outcome> {
-        self.repetition.patience = looks;
+        self.repetition.max_comparisons = max_comparisons;
         let end = self.run_to_end(watch);
-        if end == End::InVain {
+        if end == End::NoPeriod {
             return None;
         }
         watch.jumps = self.repetition.jumps + self.steady.jumps;
-        let share = self.settle();
-        Some(self.conclude(end, share))
+        let result = self.finish_part();
+        Some(self.finish_run(end, result))
     }
 
     fn run_to_end(&mut self, watch: &mut Watch<'_>) -> End {
@@ -393,7 +394,7 @@ impl Simulation<'_> {
             self.apply_faults();
         }
         if self.accounts.recorder.is_some() {
-            // Whoever looks on wants to see everything.
+            // A recording needs every packet.
             self.repetition = Repetition::off();
             self.steady = Steady::off();
             self.sample();
@@ -427,20 +428,20 @@ impl Simulation<'_> {
             if self.time.now + LONG < next && 0 < self.accounts.tally.broken && self.all_gave_up() {
                 return End::Stuck;
             }
-            if limit < self.steady.real(next) {
+            if limit < self.steady.real_ps(next) {
                 self.time.now = limit;
                 return End::Limit("time");
             }
-            if self.repetition.look_at <= next {
-                self.look_for_repetition();
-                if self.repetition.is_in_vain() {
-                    return End::InVain;
+            if self.repetition.compare_at <= next {
+                self.compare_snapshots();
+                if self.repetition.has_given_up() {
+                    return End::NoPeriod;
                 }
                 next_check = next_check.max(self.accounts.counters.events);
                 continue;
             }
-            if self.steady.look_at <= next {
-                self.look_for_steady_state(next);
+            if self.steady.check_at <= next {
+                self.check_steady_state(next);
                 continue;
             }
             self.read_for_nics();
@@ -487,13 +488,13 @@ impl Simulation<'_> {
         next.is_none_or(|next| self.time.end_at < next)
     }
 
-    /// Whether nothing can move any more, although pauses go on for ever: everybody who had
-    /// something to send has given up, or is held by a deadlock that nobody will break.
+    /// Whether no packet can move any more, although pauses are renewed for ever: every sender with
+    /// data has given up, or is held by a deadlock that no fault will break.
     fn cannot_progress(&self) -> bool {
         self.all_gave_up() || (self.time.change_at == u64::MAX && self.is_deadlocked_for_ever())
     }
 
-    /// Whether nobody has anything left to send, or is going to: those who had have given up.
+    /// Whether no sender has data left or will have: those with data have given up.
     pub(crate) fn all_gave_up(&self) -> bool {
         let tries = |pair: &Pair| !pair.broken && pair.una != pair.end;
         self.ends.operations.pending == 0 && !self.ends.pairs.iter().any(tries)
@@ -509,7 +510,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The whole behaviour of the network, one arm for each thing that can happen.
+    /// Handles an event: one arm for each kind.
     #[inline]
     pub(crate) fn handle(&mut self, entry: Entry) {
         debug_assert!(self.time.now <= entry.at, "time goes on");
@@ -531,48 +532,47 @@ impl Simulation<'_> {
         }
     }
 
-    /// Puts something rare into the calendar.
-    pub(crate) fn schedule_rare(&mut self, at: u64, what: Agenda) {
-        let number = match self.time.free_agenda.pop() {
+    /// Schedules a rare event.
+    pub(crate) fn schedule_rare(&mut self, at: u64, what: RareEvent) {
+        let number = match self.time.free_rare_events.pop() {
             Some(number) => {
-                self.time.agenda[number as usize] = what;
+                self.time.rare_events[number as usize] = what;
                 number
             }
             None => {
-                self.time.agenda.push(what);
-                self.time.agenda.len() as u32 - 1
+                self.time.rare_events.push(what);
+                self.time.rare_events.len() as u32 - 1
             }
         };
         let ticket = match what {
-            // Whoever looks on looks last: nothing at this instant comes before or after another
-            // thing because of it.
-            Agenda::Sample => u32::MAX,
+            // A sample comes last, so that it does not change the order of the others.
+            RareEvent::Sample => u32::MAX,
             _ => self.time.calendar.ticket(),
         };
         self.schedule(at, ticket, Event::Rare(number));
     }
 
     fn rare_event_due(&mut self, number: u32) {
-        self.time.free_agenda.push(number);
-        match self.time.agenda[number as usize] {
-            Agenda::Renew { link, class } => self.renew_pause(link, class),
-            Agenda::Expire { link, class } => self.expire_pause(link, class),
-            Agenda::Watchdog { link, class } => self.watchdog_expired(link, class),
-            Agenda::FaultChange => self.apply_faults(),
-            Agenda::Reroute => self.reroute(),
-            Agenda::Sample => self.sample(),
-            Agenda::HostRead { node } => self.host_read_packet(node),
-            Agenda::MessageRead { op } => {
+        self.time.free_rare_events.push(number);
+        match self.time.rare_events[number as usize] {
+            RareEvent::Renew { link, class } => self.renew_pause(link, class),
+            RareEvent::Expire { link, class } => self.expire_pause(link, class),
+            RareEvent::Watchdog { link, class } => self.watchdog_expired(link, class),
+            RareEvent::FaultChange => self.apply_faults(),
+            RareEvent::Reroute => self.reroute(),
+            RareEvent::Sample => self.sample(),
+            RareEvent::HostRead { node } => self.host_read_packet(node),
+            RareEvent::MessageRead { op } => {
                 self.ends.operations.pending -= 1;
                 self.message_read(op);
             }
-            Agenda::HandOn { op } => {
+            RareEvent::HandOn { op } => {
                 self.ends.operations.pending -= 1;
                 self.post_parts(op);
             }
-            Agenda::CreditAsked { voq, bytes } => self.credit_asked(voq, bytes),
-            Agenda::CreditDue { port } => self.credit_is_due(port),
-            Agenda::CreditArrived { voq, bytes } => self.credit_arrived(voq, bytes),
+            RareEvent::CreditAsked { voq, bytes } => self.credit_asked(voq, bytes),
+            RareEvent::CreditDue { port } => self.credit_is_due(port),
+            RareEvent::CreditArrived { voq, bytes } => self.credit_arrived(voq, bytes),
         }
     }
 
@@ -594,7 +594,7 @@ impl Simulation<'_> {
             return;
         }
         self.ends.operations.started_at[op.index()] = self.time.now;
-        self.note_begin(op);
+        self.log_start(op);
         match self.input.transfers.ops()[op].kind {
             OpKind::Wait { span } => {
                 let begin = self.start_of_wait(op);
@@ -641,7 +641,7 @@ impl Simulation<'_> {
             {
                 if self.input.departures.are_events() {
                     self.ends.operations.pending += 1;
-                    self.schedule_rare(self.time.now, Agenda::HandOn { op });
+                    self.schedule_rare(self.time.now, RareEvent::HandOn { op });
                 } else {
                     self.post_parts(op);
                 }
@@ -708,7 +708,7 @@ impl Simulation<'_> {
                 self.message_read(op);
             } else {
                 self.ends.operations.pending += 1;
-                self.schedule_rare(at, Agenda::MessageRead { op });
+                self.schedule_rare(at, RareEvent::MessageRead { op });
             }
         }
     }
@@ -721,10 +721,10 @@ impl Simulation<'_> {
         }
     }
 
-    /// An operation is over for those who receive: what they pass on may start.
+    /// An operation is complete at its receiver: what the receiver forwards may start.
     fn operation_received(&mut self, op: OpId) {
         self.ends.operations.replay.arrive(op, &mut self.ends.operations.ready);
-        self.note_progress(op, false);
+        self.log_completion(op, false);
         self.start_ready_operations();
     }
 
@@ -737,7 +737,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Who began an operation knows that it is over: its sender, or the receiver that read.
+    /// An operation is complete at the end that started it: its sender, or the receiver that read.
     fn operation_finished(&mut self, op: OpId) {
         let at = op.index();
         let received = Time::from_ps(self.ends.operations.received_at[at]);
@@ -746,7 +746,7 @@ impl Simulation<'_> {
         self.ends.operations.outcome[op] = Some(OpTimes { start, received, finish });
         self.part.note_end(op);
         self.ends.operations.replay.know(op, &mut self.ends.operations.ready);
-        self.note_progress(op, true);
+        self.log_completion(op, true);
         self.start_ready_operations();
     }
 
@@ -797,7 +797,7 @@ impl Simulation<'_> {
     }
 
     /// Packets carry the time at which they were sent in 32 bits of nanoseconds: of one that is
-    /// under way for longer, the round trip is measured too short.
+    /// in flight for longer, the round trip is measured too short.
     pub(crate) fn report_old_packets(&mut self) {
         let now = (self.time.now / 1_000) as u32;
         let is_old = |packet: &Packet| {
@@ -835,9 +835,9 @@ impl Simulation<'_> {
         packets().filter(|packet| packet.purpose == Purpose::Data).count() as u64
     }
 
-    /// Ends a run, or its part of one: lets everything leave that is due, and adds up.
-    pub(crate) fn settle(&mut self) -> Share {
-        // Who ran ahead of the clock was the last to finish.
+    /// Ends a run, or its part of one: applies due departures, and sums up.
+    pub(crate) fn finish_part(&mut self) -> PartResult {
+        // A station that ran ahead may have finished last.
         let finishes =
             self.ends.operations.outcome.iter().flatten().map(|times| times.finish.as_ps());
         self.time.now = finishes.fold(self.time.now, u64::max);
@@ -869,10 +869,10 @@ impl Simulation<'_> {
         for OpTimes { start, received, finish } in ops.iter_mut().flatten() {
             [*start, *received, *finish] = [*start, *received, *finish].map(real);
         }
-        self.time.now = self.steady.real(self.time.now);
-        // From here on the clock tells what its instants stand for.
+        self.time.now = self.steady.real_ps(self.time.now);
+        // From here on times are real ones.
         self.steady = Steady::off();
-        Share {
+        PartResult {
             now: self.time.now,
             ops,
             received_at: std::mem::take(&mut self.ends.operations.received_at),
@@ -885,8 +885,8 @@ impl Simulation<'_> {
     }
 
     /// Writes the outcome of a run from what it came to: checks the balance and says why it ended.
-    pub(crate) fn conclude(&mut self, end: End, share: Share) -> Outcome {
-        let Share { now, ops, mut links, counters, tally, under_way, .. } = share;
+    pub(crate) fn finish_run(&mut self, end: End, result: PartResult) -> Outcome {
+        let PartResult { now, ops, mut links, counters, tally, under_way, .. } = result;
         (self.time.now, self.accounts.tally) = (now, tally);
         let arrived = tally.delivered_data + tally.duplicate_data + tally.discarded_data;
         let accounted = arrived + tally.dropped_data + under_way;
@@ -908,7 +908,7 @@ impl Simulation<'_> {
             self.report_finding(format!("there are no paths between {more} more pairs of ends"));
         }
         match end {
-            End::Done | End::InVain => {}
+            End::Done | End::NoPeriod => {}
             End::Stuck => {
                 self.report_finding(format!("nothing moves any more: {left} did not finish"))
             }
@@ -934,9 +934,9 @@ impl Simulation<'_> {
     }
 }
 
-/// What a run came to, or one part of it.
+/// The result of a run, or of one part of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub(crate) struct PartResult {
     /// When it ended.
     pub now: u64,
     pub ops: IdVec<OpId, Option<OpTimes>>,
@@ -947,11 +947,11 @@ pub(crate) struct Share {
     pub tally: Tally,
     /// Data packets that are still on their way.
     pub under_way: u64,
-    /// Nothing is on its way.
+    /// Nothing is in flight.
     pub is_quiet: bool,
 }
 
-/// Stirs a number into a digest.
+/// Mixes a number into a digest.
 fn fold(digest: u64, word: u64) -> u64 {
     (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
@@ -972,8 +972,7 @@ fn digest(outcome: &Outcome) -> u64 {
     ops.chain(links).chain(counts).chain([c.trims]).fold(0, fold)
 }
 
-/// Nobody who is going to send anything sleeps for so long without being asked about, in
-/// picoseconds.
+/// A longer gap between two events, in picoseconds, is checked for senders that have all given up.
 const LONG: u64 = 100_000_000;
 
 /// How often the loop checks limits, progress and interruption, in events.

@@ -1,22 +1,20 @@
-//! NICs ahead of the clock: a station handles everything that happens to it in the next stretch
-//! of time at once.
+//! NICs that run ahead of the clock, by the same conservative lookahead as switches
+//! ([`crate::batch`]).
 //!
 //! A station is a server with its NICs, or all servers of one scale-up network. What it does
-//! follows from its own state and from what arrives over its cables, and all that will arrive
-//! within the delay of the shortest of them is on the wires already. So its events (arrivals,
-//! wake-ups, timers, the ends of its operations) are in a calendar of its own, and it stands in
-//! the common one once, for the first of them. When that comes, everything until the horizon is
-//! handled in order, by the same code as ever. That is exact, as it is for switches
-//! ([`crate::batch`]), and it brings the memory of a NIC and its queue pairs into the cache once
-//! for dozens of packets.
+//! follows from its own state and from what arrives over its cables, and all that arrives within
+//! the delay of the shortest of them is already on the wires. So each station has an event queue
+//! of its own (arrivals, wake-ups, timers, the ends of its operations) and one entry in the common
+//! calendar, for the first of them. When that is due, all its events before the horizon are
+//! handled in order, by the same code as single events. This is exact, and brings the memory of a
+//! NIC and its queue pairs into the cache once for dozens of packets.
 //!
-//! One operation's end starts others at once, without a cable in between. That is harmless inside
-//! a station, and most of what a collective passes on is: a receiver sends on what it received.
-//! Two more kinds are allowed for. A wait that nothing precedes may start operations anywhere;
-//! when it ends is known beforehand, and nobody runs past that. A wait that nothing follows may
-//! wait for operations anywhere; it begins with the last of them, in whatever order they were
-//! handled. Anything else, and every setting in which NICs feel each other sooner than over a
-//! cable ([`Stations::new`] lists them), means event by event.
+//! The end of an operation starts others at once, without a cable in between. Inside a station
+//! that is allowed, and it covers most of a collective: a receiver forwards what it received. Two
+//! more kinds are allowed. A wait without predecessors may start operations anywhere: its end is
+//! known beforehand, and no station runs past it. A wait without successors may wait for operations
+//! anywhere: it begins with the last of them. Anything else, and every setting in which a NIC acts
+//! on another sooner than over a cable ([`Stations::new`] has the list), means event by event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,34 +27,34 @@ use crate::calendar::{Entry, Event};
 use crate::ids::{Maybe, StationId};
 use crate::packet::Clock;
 use crate::settings::LinkRetry;
-use crate::simulation::{Agenda, Rules, Simulation};
+use crate::simulation::{RareEvent, Rules, Simulation};
 
 const NEVER: u64 = u64::MAX;
 
-/// Events that lie further ahead than this (timeouts, slow timers) are kept apart, in picoseconds:
-/// they seldom come to pass, and the list of the others stays short.
-const NEAR: u64 = 20_000_000;
+/// Events further ahead than this (timeouts, slow timers) are kept apart, in picoseconds: few of
+/// them ever happen, and the list of the others stays short.
+const NEAR_SPAN: u64 = 20_000_000;
 
-/// So many events are looked at one by one; the place among more is searched for.
-const FEW: usize = 6;
+/// The place of an event is searched among so many one by one, then by bisection.
+const LINEAR_SEARCH: usize = 6;
 
-/// A timeout of at least so many picoseconds does not happen where nothing is lost. After a shorter
-/// one a sender looks up what its receiver misses.
-const RARE: u64 = 1_000_000_000_000;
+/// A timeout of at least so many picoseconds does not expire where nothing is lost. After a shorter
+/// one a sender reads from its receiver's state which packets are missing.
+const NO_TIMEOUT: u64 = 1_000_000_000_000;
 
-/// What is going to happen to one station.
+/// The pending events of one station, and its lookahead.
 #[derive(Debug)]
 pub(crate) struct Station {
-    /// What comes soon, last first.
+    /// Those that are near, last first.
     near: Vec<Entry>,
     /// When the first of the others comes.
     far_at: u64,
     far: BinaryHeap<Reverse<Entry>>,
-    /// For when it stands in the common calendar.
+    /// The time of its entry in the common calendar.
     next_at: u64,
-    /// How soon it feels what happens at the far end of a cable, and is felt there.
+    /// How soon an event at the far end of a cable acts on it, and its events act there.
     lookahead: u64,
-    reach: u64,
+    egress_delay: u64,
     /// Links that lead to it.
     inputs: Vec<LinkId>,
     /// The first of them, and its other direction.
@@ -65,23 +63,23 @@ pub(crate) struct Station {
 
 impl Station {
     fn put(&mut self, entry: Entry, now: u64) {
-        if now + NEAR < entry.at {
+        if now + NEAR_SPAN < entry.at {
             self.far_at = self.far_at.min(entry.at);
             self.far.push(Reverse(entry));
             return;
         }
         let mut place = self.near.len();
-        let least = place.saturating_sub(FEW);
-        while least < place && self.near[place - 1] < entry {
+        let first = place.saturating_sub(LINEAR_SEARCH);
+        while first < place && self.near[place - 1] < entry {
             place -= 1;
         }
-        if place == least {
-            place = self.near[..least].partition_point(|other| entry < *other);
+        if place == first {
+            place = self.near[..first].partition_point(|other| entry < *other);
         }
         self.near.insert(place, entry);
     }
 
-    /// What happens first.
+    /// The next event.
     fn first(&self) -> Option<Entry> {
         let near = self.near.last().copied();
         if near.is_some_and(|near| near.at < self.far_at) {
@@ -91,7 +89,7 @@ impl Station {
         near.into_iter().chain(far).min()
     }
 
-    /// Takes out what happens first.
+    /// Removes the next event.
     fn pop(&mut self, first: Entry) {
         if self.near.last() == Some(&first) {
             self.near.pop();
@@ -102,7 +100,7 @@ impl Station {
     }
 }
 
-/// All stations, and what belongs to them. Without any, everything is in the common calendar.
+/// All stations. Without any, all events are in the common calendar.
 #[derive(Debug, Default)]
 pub(crate) struct Stations {
     all: IdVec<StationId, Station>,
@@ -112,8 +110,8 @@ pub(crate) struct Stations {
     of_op: IdVec<OpId, Maybe<StationId>>,
     /// The one that is being handled.
     running: Maybe<StationId>,
-    /// When operations end that may start others anywhere.
-    starts: BinaryHeap<Reverse<u64>>,
+    /// The ends of operations that may start others anywhere.
+    global_starts: BinaryHeap<Reverse<u64>>,
 }
 
 /// Servers of one station.
@@ -127,14 +125,18 @@ pub(crate) fn station_of(fabric: &Fabric, node: NodeId) -> Maybe<StationId> {
     fabric.server_of(node).map_or(Maybe::NONE, of_server)
 }
 
-/// Where each operation starts, if no operation is felt at once in another station.
-fn homes(fabric: &Fabric, transfers: &Transfers) -> Option<IdVec<OpId, Maybe<StationId>>> {
+/// The station where each operation starts; none if one operation starts another in a different
+/// station.
+fn stations_of_operations(
+    fabric: &Fabric,
+    transfers: &Transfers,
+) -> Option<IdVec<OpId, Maybe<StationId>>> {
     let ops = transfers.ops();
     let is_nowhere = |node| station_of(fabric, node).is_none();
     if transfers.connections().iter().any(|one| is_nowhere(one.from) || is_nowhere(one.to)) {
         return None;
     }
-    let mut homes = IdVec::from(vec![Maybe::NONE; ops.len()]);
+    let mut stations_of_operations = IdVec::from(vec![Maybe::NONE; ops.len()]);
     // Waits that wait for more than one station: nothing may follow them.
     let mut joins: IdVec<OpId, bool> = vec![false; ops.len()].into();
     for op in ops.ids() {
@@ -145,7 +147,7 @@ fn homes(fabric: &Fabric, transfers: &Transfers) -> Option<IdVec<OpId, Maybe<Sta
             }
             _ => None,
         };
-        let mut felt_at = None;
+        let mut waits_at = None;
         for &earlier in transfers.after(op) {
             let at = match ops[earlier].kind {
                 OpKind::Send { connection, .. } => {
@@ -154,24 +156,24 @@ fn homes(fabric: &Fabric, transfers: &Transfers) -> Option<IdVec<OpId, Maybe<Sta
                     place(if waits { connection.from } else { connection.to })
                 }
                 _ if joins[earlier] => return None,
-                // Nothing precedes it: it starts others when everybody knows that it will.
-                _ if homes[earlier].is_none() => continue,
-                _ => homes[earlier],
+                // No predecessors: every station knows when it ends.
+                _ if stations_of_operations[earlier].is_none() => continue,
+                _ => stations_of_operations[earlier],
             };
             if at.is_none() {
                 return None;
             }
-            if own.or(felt_at).is_some_and(|known| known != at) {
+            if own.or(waits_at).is_some_and(|known| known != at) {
                 if own.is_some() {
                     return None;
                 }
                 joins[op] = true;
             }
-            felt_at = Some(at);
+            waits_at = Some(at);
         }
-        homes[op] = own.or(felt_at.filter(|_| !joins[op])).unwrap_or(Maybe::NONE);
+        stations_of_operations[op] = own.or(waits_at.filter(|_| !joins[op])).unwrap_or(Maybe::NONE);
     }
-    Some(homes)
+    Some(stations_of_operations)
 }
 
 impl Stations {
@@ -179,11 +181,11 @@ impl Stations {
     pub(crate) fn new(simulation: &Simulation<'_>) -> Self {
         let (fabric, transfers) = (simulation.input.fabric, simulation.input.transfers);
         let Rules { admits, slow_hosts, goes_back, lossless, lanes, .. } = simulation.input.rules;
-        // Clearances and the ends of what nobody acknowledges are given, what is missing is looked
-        // up and damaged packets go back to their queue without a message; switches that end queue
-        // pairs or choose by flowlet feel a NIC at once; with whole nanoseconds the order of all
-        // departures counts.
-        let is_felt = admits
+        // Without a packet in between: grants, the ends of unacknowledged messages, lists of
+        // missing packets, and retries of a link act on other NICs; NICs act on switches that end
+        // queue pairs or choose by flowlet. With whole nanoseconds the order of all departures
+        // counts.
+        let acts_at_once = admits
             || simulation.input.rules.unreliable
             || slow_hosts
             || simulation.input.aggregates
@@ -192,11 +194,12 @@ impl Stations {
             || simulation.input.clock != Clock::Picosecond;
         let may_lose =
             (lossless.count_ones() as usize) < lanes || !simulation.net.damage.is_empty();
-        let looks = !goes_back && (may_lose || simulation.input.rules.timeout < RARE);
-        if is_felt || looks || !simulation.net.troubles.is_empty() {
+        let reads_receiver =
+            !goes_back && (may_lose || simulation.input.rules.timeout < NO_TIMEOUT);
+        if acts_at_once || reads_receiver || !simulation.net.troubles.is_empty() {
             return Self::default();
         }
-        let Some(of_op) = homes(fabric, transfers) else { return Self::default() };
+        let Some(of_op) = stations_of_operations(fabric, transfers) else { return Self::default() };
         let count = fabric.machines().div_ceil(servers(fabric));
         let mut all: IdVec<StationId, Station> = (0..count).map(|_| Station::idle()).collect();
         let mut of_link = IdVec::with_capacity(simulation.net.ports.len());
@@ -212,20 +215,20 @@ impl Stations {
                 let link = LinkId::from_index(of_link.len());
                 let back = fabric.reverse(link);
                 // Credits need nothing but the cable.
-                let felt = if simulation.net.credits.are_counted() {
+                let lookahead = if simulation.net.credits.are_counted() {
                     port.delay.min(simulation.net.credits.back(back))
                 } else {
                     port.delay
                 };
-                let reach = simulation.net.ports[back].delay;
-                all[far].add_cable([link, back], felt, reach);
+                let egress_delay = simulation.net.ports[back].delay;
+                all[far].add_cable([link, back], lookahead, egress_delay);
             }
             of_link.push([far, near]);
         }
         if all.is_empty() || all.iter().any(|station| station.lookahead == 0) {
             return Self::default();
         }
-        Self { all, of_link, of_op, running: Maybe::NONE, starts: BinaryHeap::new() }
+        Self { all, of_link, of_op, running: Maybe::NONE, global_starts: BinaryHeap::new() }
     }
 
     /// The station that a link leads to, and the one that it leaves.
@@ -256,7 +259,7 @@ impl Stations {
         entries
     }
 
-    /// Forgets all events.
+    /// Removes all events.
     pub(crate) fn clear(&mut self) {
         for station in self.all.iter_mut() {
             station.near.clear();
@@ -282,7 +285,7 @@ impl Stations {
         self.all[number].cable
     }
 
-    /// What happens to a station first of what comes soon.
+    /// The first of the near events of a station.
     #[inline]
     pub(crate) fn soonest(&self, number: StationId) -> u64 {
         self.all[number].near.last().map_or(0, |entry| entry.at)
@@ -293,14 +296,14 @@ impl Stations {
         self.all.len()
     }
 
-    /// The instant that nobody may pass before everybody has reached it.
-    pub(crate) fn next_start(&self) -> u64 {
-        self.starts.peek().map_or(NEVER, |Reverse(at)| *at)
+    /// The instant that no node may pass before all have reached it.
+    pub(crate) fn next_global_start(&self) -> u64 {
+        self.global_starts.peek().map_or(NEVER, |Reverse(at)| *at)
     }
 }
 
 impl Station {
-    /// One to which nothing happens.
+    /// A station without events.
     fn idle() -> Self {
         Self {
             near: Vec::new(),
@@ -308,24 +311,24 @@ impl Station {
             far: BinaryHeap::new(),
             next_at: NEVER,
             lookahead: NEVER,
-            reach: NEVER,
+            egress_delay: NEVER,
             inputs: Vec::new(),
             cable: [LinkId::from_index(0); 2],
         }
     }
 
-    fn add_cable(&mut self, cable: [LinkId; 2], felt: u64, reach: u64) {
+    fn add_cable(&mut self, cable: [LinkId; 2], lookahead: u64, egress_delay: u64) {
         if self.inputs.is_empty() {
             self.cable = cable;
         }
         self.inputs.push(cable[0]);
-        self.lookahead = self.lookahead.min(felt);
-        self.reach = self.reach.min(reach);
+        self.lookahead = self.lookahead.min(lookahead);
+        self.egress_delay = self.egress_delay.min(egress_delay);
     }
 }
 
 impl Simulation<'_> {
-    /// Arranges for an event to happen.
+    /// Schedules an event, at its station or in the common calendar.
     #[inline]
     pub(crate) fn schedule(&mut self, at: u64, ticket: u32, event: Event) {
         let number =
@@ -338,12 +341,12 @@ impl Simulation<'_> {
         station.put(Entry::new(at, ticket, event), self.time.now);
         if at < station.next_at && self.time.stations.running != Maybe::some(number) {
             station.next_at = at;
-            self.time.clocks.set_station(number, at);
+            self.time.clocks.set_station_next(number, at);
             self.time.calendar.schedule(at, ticket, Event::StationAhead(number));
         }
     }
 
-    /// The station that an event belongs to, or nowhere.
+    /// The station that an event belongs to, if there is one.
     #[inline]
     fn station_for(&self, event: Event) -> Maybe<StationId> {
         let stations = &self.time.stations;
@@ -354,11 +357,11 @@ impl Simulation<'_> {
                 stations.of_link[self.ends.pairs[pair].port][1]
             }
             Event::OperationEnded(op) => stations.of_op[op],
-            Event::Rare(number) => match self.time.agenda[number as usize] {
-                Agenda::Expire { link, .. } | Agenda::Watchdog { link, .. } => {
+            Event::Rare(number) => match self.time.rare_events[number as usize] {
+                RareEvent::Expire { link, .. } | RareEvent::Watchdog { link, .. } => {
                     stations.of_link[link][1]
                 }
-                Agenda::MessageRead { op } => self.station_of_receiver(op),
+                RareEvent::MessageRead { op } => self.station_of_receiver(op),
                 _ => Maybe::NONE,
             },
             Event::SwitchBatch(_) | Event::StationAhead(_) => Maybe::NONE,
@@ -374,7 +377,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Handles [`Event::StationAhead`]: handles what happens to a station before its horizon.
+    /// Handles [`Event::StationAhead`]: handles all events of a station before its horizon.
     pub(crate) fn run_station_ahead(&mut self, number: StationId) {
         let now = self.time.now;
         let station = &mut self.time.stations.all[number];
@@ -382,20 +385,22 @@ impl Simulation<'_> {
             return;
         }
         station.next_at = NEVER;
-        self.time.clocks.set_station(number, NEVER);
-        let (lookahead, reach) = (station.lookahead, station.reach);
+        self.time.clocks.set_station_next(number, NEVER);
+        let (lookahead, reach) = (station.lookahead, station.egress_delay);
         let elsewhere = self.time.calendar.first();
-        // What this station does now is itself felt elsewhere after the delay of a cable.
-        let least = elsewhere.map_or(now, |entry| entry.at).min(now.saturating_add(reach));
-        let least = least.min(self.time.window_end);
-        let mut horizon = self.time.barrier.min(self.time.stations.next_start());
+        // What this station sends now arrives elsewhere after the delay of a cable.
+        let next_elsewhere = elsewhere.map_or(now, |entry| entry.at).min(now.saturating_add(reach));
+        let next_elsewhere = next_elsewhere.min(self.time.window_end);
+        let mut horizon = self.time.barrier.min(self.time.stations.next_global_start());
         self.time.stations.running = Maybe::some(number);
         for at in 0..self.time.stations.all[number].inputs.len() {
             let link = self.time.stations.all[number].inputs[at];
-            let felt = self.time.clocks.of_source(link, now, least).min(self.time.window_end);
-            let cable = if felt == least { lookahead } else { self.net.ports[link].delay };
-            horizon = horizon.min(felt.saturating_add(cable));
-            self.apply_departures_before(link, felt);
+            let known =
+                self.time.clocks.known_until(link, now, next_elsewhere).min(self.time.window_end);
+            let cable =
+                if known == next_elsewhere { lookahead } else { self.net.ports[link].delay };
+            horizon = horizon.min(known.saturating_add(cable));
+            self.apply_departures_before(link, known);
         }
         while let Some(first) = self.time.stations.all[number].first() {
             let is_due = first.at <= now && elsewhere.is_none_or(|other| first <= other);
@@ -418,47 +423,47 @@ impl Simulation<'_> {
         self.schedule_station(number);
     }
 
-    /// Puts a station into the common calendar for what happens to it next.
+    /// Puts a station into the common calendar for its next event.
     fn schedule_station(&mut self, number: StationId) {
         let station = &mut self.time.stations.all[number];
         if let Some(first) = station.first()
             && first.at < station.next_at
         {
             station.next_at = first.at;
-            self.time.clocks.set_station(number, first.at);
+            self.time.clocks.set_station_next(number, first.at);
             self.time.calendar.schedule(first.at, first.ticket, Event::StationAhead(number));
         }
     }
 
-    /// Whether an event looks at more than its station.
+    /// Whether an event acts on more than its station.
     #[inline]
     fn affects_all_stations(&self, entry: Entry) -> bool {
         let Event::Rare(number) = entry.event() else { return false };
-        !matches!(self.time.agenda[number as usize], Agenda::MessageRead { .. })
+        !matches!(self.time.rare_events[number as usize], RareEvent::MessageRead { .. })
     }
 
-    /// Whether a NIC that runs ahead looks at this instant.
+    /// Whether the present event is one of a station that runs ahead.
     #[inline]
     pub(crate) fn runs_ahead(&self) -> bool {
         self.time.stations.running.is_some() && !self.time.stations.is_empty()
     }
 
-    /// Notes that an operation ends then which may start others anywhere.
+    /// Notes the end of an operation that may start others anywhere.
     pub(crate) fn note_global_start(&mut self, op: OpId, at: u64) {
         if !self.time.stations.is_empty() && self.time.stations.of_op[op].is_none() {
-            self.time.stations.starts.push(Reverse(at));
+            self.time.stations.global_starts.push(Reverse(at));
         }
     }
 
-    /// The same operation has ended.
+    /// Removes it when the operation has ended.
     pub(crate) fn drop_global_start(&mut self, op: OpId) {
         if !self.time.stations.is_empty() && self.time.stations.of_op[op].is_none() {
-            self.time.stations.starts.pop();
+            self.time.stations.global_starts.pop();
         }
     }
 
-    /// When a wait that may begin does: with the last of those it waited for, in whatever order
-    /// stations were handled.
+    /// When a wait begins: with the last of its predecessors, in whatever order stations were
+    /// handled.
     pub(crate) fn start_of_wait(&self, op: OpId) -> u64 {
         if self.time.stations.is_empty() || self.time.stations.of_op[op].is_some() {
             return self.time.now;

@@ -1,34 +1,35 @@
-//! Steady state: with `network.packet.forward = "bounded"`, time in which rates stay as they are
-//! is passed over.
+//! Steady state: with `network.packet.forward = "bounded"`, time in which rates do not change is
+//! skipped.
 //!
-//! The network itself is not touched: packets on wires, queues, timers and the engine's clock stay
+//! The network itself does not change: packets on wires, queues, timers and the engine's clock stay
 //! as they are. Messages become shorter by what their queue pairs would have sent meanwhile, and
 //! from then on every instant of the engine's clock stands for one that is so much later
-//! ([`Steady::real`]). Nobody passes the instant at which this happens before everybody is there.
-//! No message ends in time that is passed over, so nothing begins in it either.
+//! ([`Steady::real_ps`]). This happens at an instant that all nodes have reached and none has
+//! passed. No message ends in skipped time, so none begins in it.
 //!
 //! What queue pairs would have sent is known in one of two ways:
 //!
 //! * *Coasting*: every rate is fixed until a timer changes it ([`Sender::coasts_until`]), all links
 //!   have time for the sum of the rates, and no queue can reach a threshold for marks. Then each
-//!   sends a packet every so many picoseconds until the first timer. What is off is less than a
-//!   packet for each queue pair, however often this happens; but who is cut by how much at the next
-//!   marks depends on that packet. So rates are as far apart as they are seen to be after marks,
-//!   and how much that matters for a completion falls with the root of how often it is decided
-//!   anew. If one link has too little time, its queue grows: until it comes near the threshold,
-//!   what it would have gained is put there at once, in turns.
-//! * *Sampling*: rates move all the time but about a mean that stays ([`Sender::settles`]). What
-//!   was acknowledged is written down from time to time; when the means of eight batches say that
-//!   the mean of each queue pair is known ([`PRECISE`]), it is taken for the rate until the first
-//!   message ends. When some have ended, the others keep their shares of the links that
-//!   hold them back, and share what those links carry now, unless a look at them says otherwise.
+//!   sends a packet every so many picoseconds until the first timer. The error is less than a
+//!   packet for each queue pair, however often time is skipped; but which rates the next marks cut,
+//!   and by how much, depends on that packet. So the spread of rates after marks is the measure of
+//!   that error, and its part in a completion falls with the root of the number of rate cuts. If
+//!   one link has too little time, its queue grows: until it comes near the threshold, what it
+//!   would have gained is put there at once, in turns.
+//! * *Sampling*: rates move all the time, but around a constant mean
+//!   ([`Sender::has_steady_mean`]). Samples of what was acknowledged are taken from time to time;
+//!   when eight batch means say that the mean of each queue pair is known ([`PRECISE`]), it is used
+//!   as the rate until the first message ends. When some have ended, the others keep their shares
+//!   of the links that hold them back, and share what those links carry now, unless new samples say
+//!   otherwise.
 //!
-//! Nothing is passed over while somebody is paused, packets are lost or operations are pending, nor
-//! where paths are chosen by packet. A finding says how much was, and how well completions are
-//! known (`tests/bounded.rs` holds them against whole runs).
+//! No time is skipped while a port is paused, packets are lost or operations are pending, nor where
+//! paths are chosen for each packet. A finding says how much was skipped, and how well completions
+//! are known (`tests/bounded.rs` compares them with whole runs).
 //!
 //! [`Sender::coasts_until`]: crate::cc::Sender::coasts_until
-//! [`Sender::settles`]: crate::cc::Sender::settles
+//! [`Sender::has_steady_mean`]: crate::cc::Sender::has_steady_mean
 
 use fabric::LinkId;
 use traffic::{Counters, OpKind};
@@ -42,103 +43,103 @@ use crate::simulation::Simulation;
 
 const NEVER: u64 = u64::MAX;
 
-/// Time between two looks at queue pairs that coast now and then, in picoseconds.
+/// Time between two checks of queue pairs that coast now and then, in picoseconds.
 const COASTING: u64 = 2_500_000;
 
-/// Less than so many times that is not worth it; and after so many times that somebody looks again
-/// where a link is overloaded.
+/// Less than so many times that is not worth it; where a link is overloaded, the next check comes
+/// after so many times that.
 const WORTH: u64 = 2;
 const OVERLOADED: u64 = 8;
 
 /// And where notifications have come.
 const NOTIFIED: u64 = 4;
 
-/// Time between two looks at queue pairs that settle, in base round trips.
+/// Time between two samples of queue pairs with a constant mean, in base round trips.
 const SAMPLING: u64 = 8;
 
-/// More queue pairs than these are not looked at.
-const MOST_PAIRS: usize = 1 << 14;
+/// With more queue pairs, no time is skipped.
+const MAX_PAIRS: usize = 1 << 14;
 
 /// A message must have so many packets for its queue pair to come to rest.
-const FEWEST_PACKETS: u32 = 2_048;
+const MIN_PACKETS: u32 = 2_048;
 
-/// Batches of a sample; so many looks make one at least, and so many looks are remembered.
+/// Batches of a measurement; at least so many checks are needed, and so many samples are kept.
 const BATCHES: usize = 8;
-const LOOKS: usize = 2 * BATCHES;
-const MOST_LOOKS: usize = 4 * LOOKS;
+const CHECKS: usize = 2 * BATCHES;
+const MAX_CHECKS: usize = 4 * CHECKS;
 
 /// The mean of a queue pair's rate is known when its standard error is less than this share.
 const PRECISE: f64 = 0.017;
 
-/// The rates of a sample are used again if what is seen of them differs by less than so many times
-/// what such a short look is expected to miss.
+/// Measured rates are used again if new samples differ by less than so many times the error that
+/// is expected of so few.
 const UNLIKELY: f64 = 2.0;
 
-/// So many standard errors are told as the bound: the furthest of some dozen queue pairs, and
-/// batches that are not as independent as they are taken for.
+/// So many standard errors are the bound: for the furthest of some dozen queue pairs, and because
+/// batches are not fully independent.
 const ERRORS: f64 = 5.0;
 
-/// A queue that grows is let grow to this share of the threshold for marks.
+/// A queue may grow to this share of the threshold for marks.
 const NEAR_MARKS: f64 = 0.8;
 
 /// The most of a link's time that paced queue pairs may take.
 const ROOM: f64 = 0.995;
 
-/// What is known of a run's steady state.
+/// The search for steady state, and skipped time.
 #[derive(Debug)]
 pub(crate) struct Steady {
-    /// When somebody looks next.
-    pub look_at: u64,
-    /// From these instants of the engine's clock on, it is so much later.
-    passed: Vec<(u64, u64)>,
-    /// By queue pair: packets that were passed over.
+    /// When the next check is.
+    pub check_at: u64,
+    /// From these instants of the engine's clock on, real time is so much later.
+    skipped_spans: Vec<(u64, u64)>,
+    /// By queue pair: packets that were skipped.
     skipped: IdVec<PairId, u64>,
     /// By link: the share of its time that is taken, and by how many; links that are not zero.
     loads: IdVec<LinkId, (f64, u64)>,
     loaded: Vec<LinkId>,
-    /// By queue pair: time that was passed over and has not sent a packet yet.
-    rests: IdVec<PairId, u64>,
+    /// By queue pair: skipped time that has not sent a packet yet.
+    remainders: IdVec<PairId, u64>,
     sample: Sample,
-    known: Option<Known>,
-    looks: u64,
-    /// Stretches that were passed over.
+    steady_rates: Option<SteadyRates>,
+    checks: u64,
+    /// How often time was skipped.
     pub jumps: u64,
-    /// Notifications have come since time was last passed over at fixed rates.
+    /// Notifications have come since time was last skipped at fixed rates.
     disturbed: bool,
     /// How often they had, and the sum of how far rates lay apart then.
     rounds: u64,
     spread: f64,
-    /// The largest standard error that a rate was taken with, and time passed over with it.
+    /// The largest standard error of a rate that was used, and time skipped with such rates.
     error: f64,
     sampled: u64,
 }
 
-/// What was seen of the queue pairs since the set of those that send last changed.
+/// Samples of the queue pairs since the set of those that send last changed.
 #[derive(Debug, Default)]
 struct Sample {
     /// Those that send, and what.
     active: Vec<(PairId, u32)>,
-    /// When somebody looked, and how many packets of each were acknowledged by then.
-    seen: Vec<(u64, Vec<u32>)>,
-    /// Every so many looks are remembered, and this is the number of the last.
+    /// The time of each sample, and how many packets of each were acknowledged by then.
+    samples: Vec<(u64, Vec<u32>)>,
+    /// One in so many checks gives a sample, and this is the number of the last check.
     stride: u32,
-    look: u32,
+    check: u32,
     counters: Counters,
 }
 
 /// Rates of queue pairs that were found to be steady.
 #[derive(Debug)]
-struct Known {
+struct SteadyRates {
     active: Vec<(PairId, u32)>,
     /// Packets in a picosecond.
     rates: Vec<f64>,
     error: f64,
-    /// For how long they were looked at.
+    /// For how long they were measured.
     span: u64,
 }
 
-/// What is to be passed over: time, and packets of each queue pair.
-struct Stretch {
+/// What is to be skipped: time, and packets of each queue pair.
+struct Skip {
     span: u64,
     packets: Vec<(PairId, u32)>,
     /// The link whose queue grows meanwhile.
@@ -153,26 +154,26 @@ struct Overload {
     load: f64,
 }
 
-/// What came of a look.
-enum Verdict {
-    Pass(Stretch),
-    /// Somebody may look again then.
+/// The result of a check.
+enum Decision {
+    Skip(Skip),
+    /// The next check is not before then.
     Wait(u64),
 }
 
 impl Steady {
-    /// Nobody looks for it.
+    /// No search.
     pub(crate) fn off() -> Self {
         Self {
-            look_at: NEVER,
-            passed: Vec::new(),
+            check_at: NEVER,
+            skipped_spans: Vec::new(),
             skipped: IdVec::default(),
             loads: IdVec::default(),
             loaded: Vec::new(),
-            rests: IdVec::default(),
+            remainders: IdVec::default(),
             sample: Sample::default(),
-            known: None,
-            looks: 0,
+            steady_rates: None,
+            checks: 0,
             jumps: 0,
             disturbed: false,
             rounds: 0,
@@ -193,7 +194,7 @@ impl Steady {
         let is_long = |op: traffic::OpId| match ops[op].kind {
             OpKind::Send { connection, bytes } => {
                 let pairs = u32::from(net.network.pairs_of[connection.index()]).max(1);
-                FEWEST_PACKETS <= input.sizes.packets(bytes.get()) / pairs
+                MIN_PACKETS <= input.sizes.packets(bytes.get()) / pairs
             }
             _ => false,
         };
@@ -210,32 +211,32 @@ impl Steady {
             && !ends.planes.are_several()
             && !net.network.chooses_on_the_way()
             && net.damage.is_empty()
-            && ends.pairs.len() <= MOST_PAIRS;
+            && ends.pairs.len() <= MAX_PAIRS;
         if !is_simple || ops.ids().any(waits) || !ops.ids().any(is_long) {
             return Self::off();
         }
         let pairs = ends.pairs.len();
-        let (skipped, rests) = (vec![0; pairs].into(), vec![0; pairs].into());
+        let (skipped, remainders) = (vec![0; pairs].into(), vec![0; pairs].into());
         let loads = vec![(0.0, 0); net.ports.len()].into();
-        let look_at = COASTING.max(2 * net.longest + 1);
-        Self { look_at, skipped, loads, rests, ..Self::off() }
+        let check_at = COASTING.max(2 * net.longest + 1);
+        Self { check_at, skipped, loads, remainders, ..Self::off() }
     }
 
     /// What an instant of the engine's clock stands for.
-    pub(crate) fn real(&self, at: u64) -> u64 {
-        let later = self.passed.partition_point(|(from, _)| *from <= at);
-        let shift = later.checked_sub(1).map_or(0, |last| self.passed[last].1);
+    pub(crate) fn real_ps(&self, at: u64) -> u64 {
+        let later = self.skipped_spans.partition_point(|(from, _)| *from <= at);
+        let shift = later.checked_sub(1).map_or(0, |last| self.skipped_spans[last].1);
         at.saturating_add(shift)
     }
 
     /// The same, of a time.
     pub(crate) fn real_time(&self, at: Time) -> Time {
-        Time::from_ps(self.real(at.as_ps()))
+        Time::from_ps(self.real_ps(at.as_ps()))
     }
 
-    /// How much was passed over.
-    fn in_all(&self) -> u64 {
-        self.passed.last().map_or(0, |(_, shift)| *shift)
+    /// How much time was skipped.
+    fn total_skipped(&self) -> u64 {
+        self.skipped_spans.last().map_or(0, |(_, shift)| *shift)
     }
 }
 
@@ -262,21 +263,21 @@ fn root_mean_square(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 }
 
 impl Sample {
-    /// Begins anew with other queue pairs.
+    /// Restarts with other queue pairs.
     fn restart(&mut self, active: Vec<(PairId, u32)>, counters: Counters) {
         *self = Self { active, stride: 1, counters, ..Self::default() };
     }
 
-    /// Writes down what has been acknowledged.
-    fn note(&mut self, at: u64, acked: Vec<u32>) {
-        self.look += 1;
-        if !self.look.is_multiple_of(self.stride) {
+    /// Takes a sample of what has been acknowledged.
+    fn record(&mut self, at: u64, acked: Vec<u32>) {
+        self.check += 1;
+        if !self.check.is_multiple_of(self.stride) {
             return;
         }
-        self.seen.push((at, acked));
-        if MOST_LOOKS <= self.seen.len() {
+        self.samples.push((at, acked));
+        if MAX_CHECKS <= self.samples.len() {
             let mut number = 0;
-            self.seen.retain(|_| {
+            self.samples.retain(|_| {
                 number += 1;
                 number % 2 == 0
             });
@@ -284,25 +285,25 @@ impl Sample {
         }
     }
 
-    /// Packets in a picosecond of one of them between two looks.
+    /// Packets in a picosecond of one of them between two samples.
     fn rate(&self, pair: usize, [from, to]: [usize; 2]) -> f64 {
-        let ((begin, before), (end, after)) = (&self.seen[from], &self.seen[to]);
+        let ((begin, before), (end, after)) = (&self.samples[from], &self.samples[to]);
         f64::from(after[pair] - before[pair]) / (end - begin) as f64
     }
 
     /// The mean rates and the standard error of them as a share, leaving out the first eighth.
-    fn rates(&self) -> Option<Known> {
-        let last = self.seen.len().checked_sub(1)?;
+    fn rates(&self) -> Option<SteadyRates> {
+        let last = self.samples.len().checked_sub(1)?;
         let size = (last - last / 8) / BATCHES;
         if size < 2 {
             return None;
         }
         let first = last - size * BATCHES;
-        let mut known = Known {
+        let mut steady_rates = SteadyRates {
             active: self.active.clone(),
             rates: Vec::new(),
             error: 0.0,
-            span: self.seen[last].0 - self.seen[first].0,
+            span: self.samples[last].0 - self.samples[first].0,
         };
         let mut errors = Vec::new();
         for pair in 0..self.active.len() {
@@ -316,52 +317,52 @@ impl Sample {
                 return None;
             }
             errors.push(error.max(moved.abs() / 2.0) / mean);
-            known.rates.push(mean);
+            steady_rates.rates.push(mean);
         }
-        known.error = root_mean_square(errors.into_iter());
-        Some(known)
+        steady_rates.error = root_mean_square(errors.into_iter());
+        Some(steady_rates)
     }
 }
 
 impl Simulation<'_> {
-    /// Passes over the time in which nothing changes, if this is such a time.
-    pub(crate) fn look_for_steady_state(&mut self, next: u64) {
-        let at = self.steady.look_at.max(self.time.now);
-        self.steady.looks += 1;
-        let verdict = if self.is_calm() { self.judge(at) } else { Verdict::Wait(0) };
+    /// Skips time if the run is in a steady state.
+    pub(crate) fn check_steady_state(&mut self, next: u64) {
+        let at = self.steady.check_at.max(self.time.now);
+        self.steady.checks += 1;
+        let decision = if self.is_undisturbed() { self.decide(at) } else { Decision::Wait(0) };
         let least = at.max(next).saturating_add(COASTING.max(2 * self.net.longest + 1));
-        let again = match verdict {
-            Verdict::Pass(stretch) => {
-                self.pass_over(at, &stretch);
+        let again = match decision {
+            Decision::Skip(skip) => {
+                self.skip_time(at, &skip);
                 least
             }
-            Verdict::Wait(until) => until.max(least),
+            Decision::Wait(until) => until.max(least),
         };
-        self.steady.look_at = again;
+        self.steady.check_at = again;
         self.set_barrier();
     }
 
-    /// Whether nothing is under way that would be late.
-    fn is_calm(&self) -> bool {
+    /// Whether no operation is pending and no sender is paused.
+    fn is_undisturbed(&self) -> bool {
         self.ends.operations.pending == 0
             && self.ends.operations.ready.is_empty()
             && self.net.switches.iter().all(|switch| switch.pausing == 0)
     }
 
-    fn judge(&mut self, at: u64) -> Verdict {
-        let Some(active) = self.active_pairs(at) else { return Verdict::Wait(0) };
+    fn decide(&mut self, at: u64) -> Decision {
+        let Some(active) = self.active_pairs(at) else { return Decision::Wait(0) };
         let control = |pair: PairId| &self.ends.pairs[pair].control;
         let coast = active.iter().map(|(pair, _)| control(*pair).coasts_until());
         let coast: Option<Vec<Time>> = coast.collect();
         if let Some(coast) = coast {
             let until = coast.into_iter().min().unwrap_or(Time::MAX).as_ps();
-            return self.judge_coasting(at, until, &active);
+            return self.decide_coasting(at, until, &active);
         }
-        if active.iter().all(|(pair, _)| control(*pair).settles()) {
-            return self.judge_sample(at, active);
+        if active.iter().all(|(pair, _)| control(*pair).has_steady_mean()) {
+            return self.decide_sampling(at, active);
         }
         self.steady.disturbed = true;
-        Verdict::Wait(at + NOTIFIED * COASTING)
+        Decision::Wait(at + NOTIFIED * COASTING)
     }
 
     /// The queue pairs that send, and the message of each; nothing if one does anything else.
@@ -381,7 +382,7 @@ impl Simulation<'_> {
     }
 
     /// Packets that a queue pair has still to send of its message.
-    fn left(&self, pair: &Pair) -> u32 {
+    fn packets_left(&self, pair: &Pair) -> u32 {
         self.ends.messages[pair.sending as usize].end() - pair.next
     }
 
@@ -397,46 +398,46 @@ impl Simulation<'_> {
     }
 
     /// Every rate is fixed until an instant.
-    fn judge_coasting(&mut self, at: u64, until: u64, active: &[(PairId, u32)]) -> Verdict {
+    fn decide_coasting(&mut self, at: u64, until: u64, active: &[(PairId, u32)]) -> Decision {
         let mut span = until.saturating_sub(at).saturating_sub(1);
         for (number, _) in active {
             let pair = &self.ends.pairs[*number];
             if pair.window != u64::MAX {
-                return Verdict::Wait(0);
+                return Decision::Wait(0);
             }
-            span = span.min(u64::from(self.left(pair).saturating_sub(2)) * pair.gap);
+            span = span.min(u64::from(self.packets_left(pair).saturating_sub(2)) * pair.gap);
         }
         let limit = self.input.settings.limits.time.as_ps();
-        span = span.min(limit.saturating_sub(self.steady.real(at)));
+        span = span.min(limit.saturating_sub(self.steady.real_ps(at)));
         if span < WORTH * COASTING {
-            return Verdict::Wait(if until == NEVER { 0 } else { until + 1 });
+            return Decision::Wait(if until == NEVER { 0 } else { until + 1 });
         }
-        self.add_up_loads(active);
+        self.sum_loads(active);
         let Ok(overload) = self.overload() else {
-            return Verdict::Wait(at + OVERLOADED * COASTING);
+            return Decision::Wait(at + OVERLOADED * COASTING);
         };
         if !self.has_room(at, overload) || self.has_marks_under_way() {
-            return Verdict::Wait(0);
+            return Decision::Wait(0);
         }
         if let Some(overload) = overload {
             span = span.min(self.time_until_marks(overload));
             if span < WORTH * COASTING {
-                return Verdict::Wait(at + OVERLOADED * COASTING);
+                return Decision::Wait(at + OVERLOADED * COASTING);
             }
         }
         if std::mem::take(&mut self.steady.disturbed) {
-            self.note_spread(active);
+            self.record_spread(active);
         }
         let mut packets = Vec::with_capacity(active.len());
         for (number, _) in active {
             let gap = self.ends.pairs[*number].gap.max(1);
-            packets.push((*number, whole_packets(span, gap, &mut self.steady.rests[*number])));
+            packets.push((*number, whole_packets(span, gap, &mut self.steady.remainders[*number])));
         }
-        Verdict::Pass(Stretch { span, packets, overload })
+        Decision::Skip(Skip { span, packets, overload })
     }
 
     /// Notes how far the rates lie apart that congestion has left queue pairs with.
-    fn note_spread(&mut self, active: &[(PairId, u32)]) {
+    fn record_spread(&mut self, active: &[(PairId, u32)]) {
         let rate = |(pair, _): &(PairId, u32)| self.ends.pairs[*pair].rate_bps as f64;
         let rates: Vec<f64> = active.iter().map(rate).collect();
         if let [_, _, ..] = rates[..] {
@@ -447,7 +448,7 @@ impl Simulation<'_> {
     }
 
     /// How much of each link's time queue pairs take.
-    fn add_up_loads(&mut self, active: &[(PairId, u32)]) {
+    fn sum_loads(&mut self, active: &[(PairId, u32)]) {
         let full = self.full_packet();
         let mut loads = std::mem::take(&mut self.steady.loads);
         let mut loaded = std::mem::take(&mut self.steady.loaded);
@@ -479,25 +480,23 @@ impl Simulation<'_> {
 
     /// How long the queue of a link that has too little time stays below the threshold for marks.
     fn time_until_marks(&self, Overload { link, load }: Overload) -> u64 {
-        let ecn = &self.input.settings.ecn;
-        if !ecn.enabled {
-            return 0;
-        }
+        let Some(least) = self.net.marker.marks_from(link) else { return 0 };
         let (port, full) = (&self.net.ports[link], self.full_packet());
-        let room = NEAR_MARKS * ecn.min.get() as f64 - f64::from(port.queued);
+        let room = NEAR_MARKS * least as f64 - f64::from(port.queued);
         let takes = port.time_to_send(full, self.input.clock);
         (room.max(0.0) / full as f64 * takes as f64 / (load - 1.0)) as u64
     }
 
     /// Whether no more than one packet of each waits now, and that is too little to be marked.
     fn has_room(&mut self, at: u64, overload: Option<Overload>) -> bool {
-        let (full, ecn) = (self.full_packet(), &self.input.settings.ecn);
+        let full = self.full_packet();
         let loaded = std::mem::take(&mut self.steady.loaded);
         let has_room = loaded.iter().all(|link| {
             self.apply_departures_before(*link, at);
             let (_, count) = self.steady.loads[*link];
             let (port, most) = (&self.net.ports[*link], count * full);
-            let is_marked = ecn.enabled && 1 < count && ecn.min.get() <= most;
+            let marks_from = self.net.marker.marks_from(*link);
+            let is_marked = 1 < count && marks_from.is_some_and(|least| least <= most);
             let is_held = port.paused != 0 || port.pausing != 0;
             let grows = overload.is_some_and(|overload| overload.link == *link);
             (grows || u64::from(port.queued) <= most) && !is_marked && !is_held
@@ -526,7 +525,7 @@ impl Simulation<'_> {
     }
 
     /// Rates move about a mean.
-    fn judge_sample(&mut self, at: u64, active: Vec<(PairId, u32)>) -> Verdict {
+    fn decide_sampling(&mut self, at: u64, active: Vec<(PairId, u32)>) -> Decision {
         let counters = self.accounts.counters;
         let odd = |c: &Counters| [c.drops, c.retransmits, c.pauses, c.trims];
         let base = |(pair, _): &(PairId, u32)| self.circumstances(*pair).base_rtt.as_ps();
@@ -536,57 +535,58 @@ impl Simulation<'_> {
         if sample.active != active || odd(&sample.counters) != odd(&counters) {
             sample.restart(active, counters);
         }
-        sample.note(at, acked);
-        let known = self.rates_by_shares().or_else(|| {
-            let known = self.steady.sample.rates()?;
-            (known.error <= PRECISE).then_some(known)
+        sample.record(at, acked);
+        let steady_rates = self.rates_by_shares().or_else(|| {
+            let steady_rates = self.steady.sample.rates()?;
+            (steady_rates.error <= PRECISE).then_some(steady_rates)
         });
-        let stretch = known.and_then(|known| self.stretch_of(at, known));
-        stretch.map_or(Verdict::Wait(at + every), Verdict::Pass)
+        let skip = steady_rates.and_then(|steady_rates| self.skip_for(at, steady_rates));
+        skip.map_or(Decision::Wait(at + every), Decision::Skip)
     }
 
-    /// What is passed over at known rates, if that is worth it.
-    fn stretch_of(&mut self, at: u64, known: Known) -> Option<Stretch> {
+    /// What is skipped at measured rates, if that is worth it.
+    fn skip_for(&mut self, at: u64, steady_rates: SteadyRates) -> Option<Skip> {
         let limit = self.input.settings.limits.time.as_ps();
-        let mut span = limit.saturating_sub(self.steady.real(at));
-        for ((number, _), rate) in known.active.iter().zip(&known.rates) {
-            let left = self.left(&self.ends.pairs[*number]).saturating_sub(2);
-            span = span.min((f64::from(left) / rate) as u64);
+        let mut span = limit.saturating_sub(self.steady.real_ps(at));
+        for ((number, _), rate) in steady_rates.active.iter().zip(&steady_rates.rates) {
+            let packets_left = self.packets_left(&self.ends.pairs[*number]).saturating_sub(2);
+            span = span.min((f64::from(packets_left) / rate) as u64);
         }
-        let (begin, end) = (self.steady.sample.seen.first()?.0, self.steady.sample.seen.last()?.0);
+        let (begin, end) =
+            (self.steady.sample.samples.first()?.0, self.steady.sample.samples.last()?.0);
         if span < (end - begin) / 4 {
             return None;
         }
-        let packets = known.active.iter().zip(&known.rates);
+        let packets = steady_rates.active.iter().zip(&steady_rates.rates);
         let packets = packets.map(|((pair, _), rate)| (*pair, (span as f64 * rate) as u32));
         let packets = packets.collect();
         let Steady { error, sampled, sample, .. } = &mut self.steady;
-        *error = error.max(known.error);
+        *error = error.max(steady_rates.error);
         *sampled += span;
         sample.active.clear();
-        self.steady.known = Some(known);
-        Some(Stretch { span, packets, overload: None })
+        self.steady.steady_rates = Some(steady_rates);
+        Some(Skip { span, packets, overload: None })
     }
 
     /// The rates of those that are left of a set whose rates were known: each keeps its share of
     /// the link that holds it back. Nothing if they are others, or if they do not look like that.
-    fn rates_by_shares(&self) -> Option<Known> {
-        let (sample, known) = (&self.steady.sample, self.steady.known.as_ref()?);
-        let last = sample.seen.len().checked_sub(1)?;
+    fn rates_by_shares(&self) -> Option<SteadyRates> {
+        let (sample, steady_rates) = (&self.steady.sample, self.steady.steady_rates.as_ref()?);
+        let last = sample.samples.len().checked_sub(1)?;
         if last < BATCHES || 1 < sample.stride {
             return None;
         }
-        let place = |one: &(PairId, u32)| known.active.iter().position(|other| other == one);
+        let place = |one: &(PairId, u32)| steady_rates.active.iter().position(|other| other == one);
         let places: Option<Vec<usize>> = sample.active.iter().map(place).collect();
-        let before: Vec<f64> = places?.into_iter().map(|at| known.rates[at]).collect();
-        let looks = [last / 4, last];
-        let seen: Vec<f64> = (0..before.len()).map(|pair| sample.rate(pair, looks)).collect();
+        let before: Vec<f64> = places?.into_iter().map(|at| steady_rates.rates[at]).collect();
+        let checks = [last / 4, last];
+        let samples: Vec<f64> = (0..before.len()).map(|pair| sample.rate(pair, checks)).collect();
         let mut links: std::collections::BTreeMap<LinkId, [f64; 2]> = Default::default();
         let ways = |pair: usize| {
             let (number, _) = sample.active[pair];
             self.links_from(self.ends.pairs[number].route)
         };
-        for (pair, rates) in before.iter().zip(&seen).enumerate() {
+        for (pair, rates) in before.iter().zip(&samples).enumerate() {
             for link in ways(pair) {
                 let sums = links.entry(link).or_default();
                 sums[0] += rates.0;
@@ -602,29 +602,31 @@ impl Simulation<'_> {
             Some(before * now / then)
         };
         let rates: Vec<f64> = before.iter().enumerate().map(scaled).collect::<Option<_>>()?;
-        let span = sample.seen[looks[1]].0 - sample.seen[looks[0]].0;
-        let expected = known.error.max(PRECISE / 2.0) * (known.span as f64 / span as f64).sqrt();
-        let misses =
-            root_mean_square(rates.iter().zip(&seen).map(|(rate, seen)| seen / rate - 1.0));
-        let (active, error) = (sample.active.clone(), known.error);
-        let found = Known { active, rates, error, span: known.span };
+        let span = sample.samples[checks[1]].0 - sample.samples[checks[0]].0;
+        let expected =
+            steady_rates.error.max(PRECISE / 2.0) * (steady_rates.span as f64 / span as f64).sqrt();
+        let misses = root_mean_square(
+            rates.iter().zip(&samples).map(|(rate, samples)| samples / rate - 1.0),
+        );
+        let (active, error) = (sample.active.clone(), steady_rates.error);
+        let found = SteadyRates { active, rates, error, span: steady_rates.span };
         (misses <= UNLIKELY * expected).then_some(found)
     }
 
     /// Passes over a stretch of time.
-    fn pass_over(&mut self, at: u64, stretch: &Stretch) {
-        let shift = self.steady.in_all() + stretch.span;
-        self.steady.passed.push((at, shift));
+    fn skip_time(&mut self, at: u64, skip: &Skip) {
+        let shift = self.steady.total_skipped() + skip.span;
+        self.steady.skipped_spans.push((at, shift));
         self.steady.jumps += 1;
         self.time.now = self.time.now.max(at);
-        let extra = match stretch.overload {
-            Some(overload) => self.grow_queue(overload, stretch),
-            None => vec![0; stretch.packets.len()],
+        let extra = match skip.overload {
+            Some(overload) => self.grow_queue(overload, skip),
+            None => vec![0; skip.packets.len()],
         };
-        for ((number, packets), extra) in stretch.packets.iter().zip(extra) {
+        for ((number, packets), extra) in skip.packets.iter().zip(extra) {
             self.shorten_message(*number, packets - extra);
             let pair = &mut self.ends.pairs[*number];
-            pair.control.coast(Time::from_ps(at), Span::from_ps(stretch.span));
+            pair.control.coast(Time::from_ps(at), Span::from_ps(skip.span));
             pair.timer_at = NEVER;
             self.update_limit(*number);
         }
@@ -633,18 +635,17 @@ impl Simulation<'_> {
     /// Lets the queue of a link grow by what it could not send: packets that were sent meanwhile
     /// are put there, and those that are on their way there are later ones. Returns how many of
     /// each queue pair that are.
-    fn grow_queue(&mut self, Overload { link, .. }: Overload, stretch: &Stretch) -> Vec<u32> {
+    fn grow_queue(&mut self, Overload { link, .. }: Overload, skip: &Skip) -> Vec<u32> {
         let takes = self.net.ports[link].time_to_send(self.full_packet(), self.input.clock);
         let place = |number: PairId| {
             let mut way = self.links_from(self.ends.pairs[number].route);
             way.position(|other| other == link).map(|at| at as u32)
         };
-        let places: Vec<Option<u32>> =
-            stretch.packets.iter().map(|(pair, _)| place(*pair)).collect();
-        let crossing = stretch.packets.iter().zip(&places).filter(|(_, place)| place.is_some());
+        let places: Vec<Option<u32>> = skip.packets.iter().map(|(pair, _)| place(*pair)).collect();
+        let crossing = skip.packets.iter().zip(&places).filter(|(_, place)| place.is_some());
         let sent: u64 = crossing.map(|((_, packets), _)| u64::from(*packets)).sum();
-        let share = 1.0 - (stretch.span / takes.max(1)) as f64 / sent.max(1) as f64;
-        let extra: Vec<u32> = stretch
+        let share = 1.0 - (skip.span / takes.max(1)) as f64 / sent.max(1) as f64;
+        let extra: Vec<u32> = skip
             .packets
             .iter()
             .zip(&places)
@@ -654,8 +655,8 @@ impl Simulation<'_> {
             })
             .collect();
         let mut firsts = Vec::with_capacity(extra.len());
-        for (((number, _), place), extra) in stretch.packets.iter().zip(&places).zip(&extra) {
-            let ahead = place.map_or(0, |place| self.make_later(*number, place, *extra));
+        for (((number, _), place), extra) in skip.packets.iter().zip(&places).zip(&extra) {
+            let ahead = place.map_or(0, |place| self.shift_times(*number, place, *extra));
             let pair = &mut self.ends.pairs[*number];
             firsts.push(pair.next - ahead);
             pair.next += extra;
@@ -665,7 +666,7 @@ impl Simulation<'_> {
         for turn in 0..extra.iter().copied().max().unwrap_or(0) {
             for at in 0..extra.len() {
                 if let Some(place) = places[at].filter(|_| turn < extra[at]) {
-                    self.put_before(stretch.packets[at].0, place, firsts[at] + turn);
+                    self.put_before(skip.packets[at].0, place, firsts[at] + turn);
                 }
             }
         }
@@ -674,12 +675,12 @@ impl Simulation<'_> {
 
     /// Makes the packets of a queue pair later ones that have not yet reached a link of its way,
     /// the one at this place; returns how many there are.
-    fn make_later(&mut self, number: PairId, place: u32, by: u32) -> u32 {
+    fn shift_times(&mut self, number: PairId, place: u32, by: u32) -> u32 {
         let route = self.ends.pairs[number].route;
         let links: Vec<LinkId> = self.links_from(route).take(place as usize).collect();
         let mut count = 0;
         let mut delay = |packet: &mut Packet| {
-            // Behind the links of a way stands its end, so nobody else's packets are there.
+            // Behind the links of a way stands its end, so no other packets are there.
             if (route + 1..=route + place).contains(&packet.route) {
                 packet.psn += by;
                 count += 1;
@@ -721,14 +722,17 @@ impl Simulation<'_> {
         self.link_crossed(*before.last().expect("a NIC's link comes first"), packet);
     }
 
-    /// Takes packets that are passed over off the message that a queue pair sends.
+    /// Removes skipped packets from the message that a queue pair sends.
     fn shorten_message(&mut self, number: PairId, packets: u32) {
         let bytes = u64::from(packets) * u64::from(self.input.sizes.mtu);
         self.steady.skipped[number] += u64::from(packets);
         let pair = &mut self.ends.pairs[number];
         pair.end -= packets;
         let message = &mut self.ends.messages[pair.sending as usize];
-        assert!(pair.next + packets < message.end(), "no message ends in what is passed over");
+        assert!(
+            pair.next + packets < message.end(),
+            "no message ends in what is skipped_spans over"
+        );
         message.packets -= packets;
         message.bytes -= bytes;
         let mut at = message.next;
@@ -744,7 +748,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Counts what was passed over where it would have been, and tells of it.
+    /// Adds skipped packets to the counters, and reports them.
     pub(crate) fn account_for_steady_state(&mut self) {
         let data = u64::from(self.input.sizes.mtu + self.input.sizes.data);
         let ack = u64::from(self.input.sizes.ack);
@@ -763,13 +767,13 @@ impl Simulation<'_> {
             *packet_hops += packets * forth.len() as u64;
             self.accounts.tally.delivered_data += packets;
         }
-        self.tell_of_steady_state();
+        self.report_steady_state();
     }
 
-    fn tell_of_steady_state(&mut self) {
-        let Steady { jumps, looks, rounds, spread, error, sampled, .. } = self.steady;
-        let all = self.steady.real(self.time.now).max(1) as f64;
-        if looks < LOOKS as u64 {
+    fn report_steady_state(&mut self) {
+        let Steady { jumps, checks, rounds, spread, error, sampled, .. } = self.steady;
+        let all = self.steady.real_ps(self.time.now).max(1) as f64;
+        if checks < CHECKS as u64 {
             return;
         }
         if jumps == 0 {
@@ -780,25 +784,25 @@ impl Simulation<'_> {
             );
             return;
         }
-        let passed = 100.0 * self.steady.in_all() as f64 / all;
+        let skipped_spans = 100.0 * self.steady.total_skipped() as f64 / all;
         let bound = 100.0 * ERRORS * error * sampled as f64 / all;
         let how = if sampled == 0 {
             let rounds = (rounds.max(1) as f64).sqrt();
             let bound = 100.0 * ERRORS * spread / rounds.powi(3);
-            let ecn = &self.input.settings.ecn;
-            let what =
-                if ecn.enabled && ecn.min < ecn.max { "means over seeds" } else { "completions" };
+            let mut all = self.input.settings.all_marks();
+            let throws = all.any(|ecn| ecn.enabled && ecn.min < ecn.max);
+            let what = if throws { "means over seeds" } else { "completions" };
             format!(
                 "rates were fixed there, and each queue pair is less than a packet off; who is cut by \
-                 how much when marks come depends on that, so {what} are known to within {bound:.2} %"
+                 how much when marks come depends on that, so {what} are steady_rates to within {bound:.2} %"
             )
         } else {
             format!(
-                "rates there are means of samples, so completions are known to within {bound:.2} %"
+                "rates there are means of samples, so completions are steady_rates to within {bound:.2} %"
             )
         };
         self.report_finding(format!(
-            "steady state (`network.packet.forward`): {passed:.1} % of the time was passed over in \
+            "steady state (`network.packet.forward`): {skipped_spans:.1} % of the time was skipped_spans over in \
              {jumps} stretches; {how}"
         ));
     }

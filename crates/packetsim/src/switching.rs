@@ -1,8 +1,9 @@
-//! What a node does with a packet that arrives: takes it in, sends it on, pauses its sender.
+//! Arrivals at a switch: admission, forwarding, marks, and pauses of the sender.
 
 use std::collections::VecDeque;
 
-use fabric::LinkId;
+use fabric::graph::Link;
+use fabric::{Fabric, LinkId};
 use traffic::Finding;
 use units::{Id, Random, Time};
 
@@ -16,13 +17,17 @@ use crate::packet::{
     CONTROL, Class, DAMAGED, DATA, DATA_CLASSES, LANES, MARKED, Packet, Purpose, RESUME, ROAMING,
     STAMPED, Waiting, joined,
 };
-use crate::settings::{LinkRetry, Settings};
-use crate::simulation::{Agenda, Simulation};
+use crate::settings::{LinkRetry, Settings, tier_of};
+use crate::simulation::{RareEvent, Simulation};
 
 /// Draws marks.
 #[derive(Debug)]
 pub(crate) struct Marker {
     lanes: [Thresholds; LANES],
+    /// Of the tiers that have their own, and by link which of them is its switch's; none where all
+    /// are alike.
+    tiers: Vec<Thresholds>,
+    of_link: Vec<Option<u8>>,
     /// One stream of dice for each link.
     dice: Vec<Random>,
     /// How often they were thrown.
@@ -51,20 +56,46 @@ impl Thresholds {
 }
 
 impl Marker {
-    /// For so many links.
-    pub(crate) fn new(settings: &Settings, links: usize) -> Self {
+    /// For the links of a fabric.
+    pub(crate) fn new(settings: &Settings, fabric: &Fabric) -> Self {
         let of_lane = |lane| settings.ecn_of_lane.get(lane).unwrap_or(&settings.ecn);
         let lanes = std::array::from_fn(|lane| Thresholds::new(of_lane(lane)));
-        let marks = settings.ecn.enabled || settings.ecn_of_lane.iter().any(|ecn| ecn.enabled);
-        let links = if marks { 0..links as u64 } else { 0..0 };
+        let marks = settings.all_marks().any(|ecn| ecn.enabled);
+        let links = if marks { 0..fabric.links().len() as u64 } else { 0..0 };
         let dice = links.map(|link| Random::new(settings.seed, "mark", link)).collect();
-        Self { lanes, dice, throws: 0 }
+        let of_tier = &settings.ecn_of_tier;
+        let tiers = of_tier.values().map(Thresholds::new).collect();
+        let place = |link: &Link| {
+            let tier = tier_of(fabric, link.from)?;
+            of_tier.keys().position(|name| name == tier).map(|place| place as u8)
+        };
+        let of_link = if of_tier.is_empty() {
+            Vec::new()
+        } else {
+            fabric.links().iter().map(place).collect()
+        };
+        Self { lanes, tiers, of_link, dice, throws: 0 }
+    }
+
+    /// When the queue before a link marks.
+    #[inline]
+    fn thresholds(&self, link: LinkId, lane: usize) -> Thresholds {
+        match self.of_link.get(link.index()) {
+            Some(Some(place)) => self.tiers[usize::from(*place)],
+            _ => self.lanes[lane],
+        }
+    }
+
+    /// From how many bytes on the queue before a link marks, where data has one lane; none where
+    /// it never does.
+    pub(crate) fn marks_from(&self, link: LinkId) -> Option<u64> {
+        Some(self.thresholds(link, 0).min).filter(|min| *min < u64::MAX)
     }
 
     /// Whether a packet is marked when so much of its class is queued on a link.
     #[inline]
     pub(crate) fn marks(&mut self, queued: u64, link: LinkId, class: Class) -> bool {
-        let Thresholds { min, max, slope } = self.lanes[class.lane()];
+        let Thresholds { min, max, slope } = self.thresholds(link, class.lane());
         if queued <= min {
             return false;
         }
@@ -169,7 +200,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Takes a packet into a switch and sends it on, or queues it for its next link.
+    /// Forwards a packet: transmits it on its next link, or enqueues it there.
     #[inline]
     fn forward(&mut self, link: LinkId, mut packet: Packet) {
         if self.net.schedule.is_on && self.forward_scheduled(link, packet) {
@@ -201,7 +232,7 @@ impl Simulation<'_> {
         }
         let number = self.net.ports[link].into.known();
         let switch = &mut self.net.switches[number];
-        if switch.is_calm() {
+        if switch.is_below_thresholds() {
             if is_idle {
                 // What it would be charged for is given back at the same instant.
                 if packet.flags & STAMPED != 0 {
@@ -284,7 +315,9 @@ impl Simulation<'_> {
             return fits;
         }
         let switch = &mut self.net.switches[number];
-        if !switch.alert && switch.surely_stays_below(&self.net.ports[link], class, size) {
+        if !switch.departures_are_events
+            && switch.surely_stays_below(&self.net.ports[link], class, size)
+        {
             switch.charge(&mut self.net.ports[link], class, size);
             return true;
         }
@@ -302,7 +335,7 @@ impl Simulation<'_> {
 
     /// Applies the departures of all ports of a switch.
     fn apply_switch_departures(&mut self, number: SwitchId) {
-        if self.net.switches[number].alert {
+        if self.net.switches[number].departures_are_events {
             return;
         }
         for at in 0..self.net.switches[number].ports.len() {
@@ -316,8 +349,8 @@ impl Simulation<'_> {
         let number = self.net.ports[link].into.known();
         let switch = &mut self.net.switches[number];
         switch.pausing += 1;
-        if !switch.alert {
-            switch.alert = true;
+        if !switch.departures_are_events {
+            switch.departures_are_events = true;
             self.require_events(Maybe::some(number));
             for at in 0..self.net.switches[number].ports.len() {
                 self.schedule_free_event(self.net.switches[number].ports[at]);
@@ -326,7 +359,7 @@ impl Simulation<'_> {
         self.ask_for_pause(link, class);
     }
 
-    /// Sends a pause frame, and sees to it that the pause is renewed as long as it is needed.
+    /// Sends a pause frame, and schedules the renewal of the pause.
     fn ask_for_pause(&mut self, link: LinkId, class: Class) {
         self.net.pauses[link].asked_at[class.lane()] = self.time.now;
         self.send_pause(link, class, 0);
@@ -355,14 +388,14 @@ impl Simulation<'_> {
         }
     }
 
-    /// Sees to it that a pause is renewed before it runs out.
+    /// Schedules the renewal of a pause before it runs out.
     pub(crate) fn schedule_renewal(&mut self, link: LinkId, class: Class) {
         let lasts = self.quanta(link, self.input.rules.pause_quanta);
         let log = &mut self.net.pauses[link];
         if 0 < lasts && !class.is_in(log.renewal_pending) {
             log.renewal_pending |= class.bit();
             let at = self.time.now.max(log.asked_at[class.lane()]) + lasts / 2;
-            self.schedule_rare(at, Agenda::Renew { link, class });
+            self.schedule_rare(at, RareEvent::Renew { link, class });
         }
     }
 
@@ -410,7 +443,7 @@ impl Simulation<'_> {
         if lasts != 0 && !halt.expiry_pending {
             halt.expiry_pending = true;
             let until = halt.until;
-            self.schedule_rare(until, Agenda::Expire { link, class });
+            self.schedule_rare(until, RareEvent::Expire { link, class });
         }
         if class.is_in(self.net.ports[link].paused | self.net.pauses[link].defies) {
             return;
@@ -422,7 +455,7 @@ impl Simulation<'_> {
         if is_watched && !halt.watchdog_pending {
             halt.watchdog_pending = true;
             let at = now + self.input.rules.watchdog;
-            self.schedule_rare(at, Agenda::Watchdog { link, class });
+            self.schedule_rare(at, RareEvent::Watchdog { link, class });
         }
         let port = &mut self.net.ports[link];
         port.paused |= class.bit();
@@ -470,7 +503,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Looks whether a pause has run out without being renewed.
+    /// Ends a pause that has run out without being renewed.
     pub(crate) fn expire_pause(&mut self, link: LinkId, class: Class) {
         let halt = self.lane_pause(link, class);
         halt.expiry_pending = false;
@@ -488,11 +521,11 @@ impl Simulation<'_> {
                 halt.examined = Some(halt.since);
                 self.diagnose_pause(link, class);
             }
-            self.schedule_rare(until, Agenda::Expire { link, class });
+            self.schedule_rare(until, RareEvent::Expire { link, class });
         }
     }
 
-    /// Looks whether a queue has been paused for so long that it must be stuck.
+    /// Checks whether a queue has been paused for so long that it must be stuck.
     pub(crate) fn watchdog_expired(&mut self, link: LinkId, class: Class) {
         let halt = self.lane_pause(link, class);
         halt.watchdog_pending = false;
@@ -503,7 +536,7 @@ impl Simulation<'_> {
         if self.time.now < since + self.input.rules.watchdog {
             self.lane_pause(link, class).watchdog_pending = true;
             let at = since + self.input.rules.watchdog;
-            self.schedule_rare(at, Agenda::Watchdog { link, class });
+            self.schedule_rare(at, RareEvent::Watchdog { link, class });
             return;
         }
         let name = self.input.fabric.link_name(link);

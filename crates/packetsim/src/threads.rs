@@ -1,20 +1,19 @@
 //! One run on several threads: each handles a part of the network, window by window.
 //!
-//! This is the conservative synchronisation of Chandy, Misra and Bryant, as running ahead of the
-//! clock is ([`crate::batch`], [`crate::stations`]), with the parts of [`crate::parts`] as nodes.
-//! All threads know when something happens next anywhere, and how long it takes at least to be felt
-//! in another part: the shortest cable that was cut, with the latency of the switch at its end as
-//! long as no switch at a cut is near pausing somebody. Until then each handles its part by the
-//! same code as ever; then they wait for each other and exchange what crossed the cuts
-//! ([`crate::exchange`]). Everything that happens to a node is handled by one thread, in the order
-//! of time and of the node's own numbers. So the results are the same bytes at any number of
-//! threads; the number of events is not, because who looks when is part of it.
+//! This is conservative lookahead (Chandy, Misra and Bryant) once more, as in [`crate::batch`] and
+//! [`crate::stations`], with the parts of [`crate::parts`] as nodes. All threads know the time of
+//! the next event anywhere, and the shortest time after which it can act on another part: the
+//! shortest cable that was cut, plus the latency of the switch at its end while no switch at a cut
+//! is near a pause. Until then each handles its part by the same code as one thread does. Then they
+//! wait for each other and exchange the packets that crossed the cuts ([`crate::exchange`]). All
+//! events of a node are handled by one thread, in the order of time and of the node's own tickets.
+//! So results are the same bytes at any number of threads. The number of events is not, because it
+//! depends on when ports are read.
 //!
-//! Where a run comes to something that can only be judged with all of the network in view (a pause
-//! that lasts, a queue pair that gives up, a limit, something worth telling), or where packets are
-//! still under way when the last operation is over, it is run again on one thread. What repeats
-//! itself is found on one thread ([`crate::repetition`]): if the first states that are compared all
-//! differ, the run begins again with threads.
+//! A run is repeated on one thread if it needs the state of the whole network (a pause that lasts,
+//! a queue pair that gives up, a limit, a finding), or if packets are in flight when the last
+//! operation ends. Repetition ([`crate::repetition`]) is searched for on one thread: if the first
+//! snapshots all differ, the run starts again with threads.
 //!
 //! This is the only file of the core crates that may use threads (decision 20).
 
@@ -32,7 +31,7 @@ use crate::exchange::Mail;
 use crate::limits::{AGE, Refusal};
 use crate::parts::Division;
 use crate::settings::Settings;
-use crate::simulation::{CHECK_EVERY, End, Progress, Share, Simulation, Watch};
+use crate::simulation::{CHECK_EVERY, End, PartResult, Progress, Simulation, Watch};
 
 const NEVER: u64 = u64::MAX;
 
@@ -40,15 +39,15 @@ const NEVER: u64 = u64::MAX;
 const WORTH_IT: f64 = 400_000.0;
 const WORTH_A_WINDOW: f64 = 60.0;
 
-/// So many states are compared in vain before nothing is expected to repeat itself.
-const STATES: u32 = 6;
+/// After so many snapshots without a period, none is expected.
+const SNAPSHOTS: u32 = 6;
 
 /// No window is longer than this, in picoseconds.
 const LONGEST: u64 = 1_000_000_000;
 
-/// So often a thread that waits looks before it lets others have the processor for a moment, and so
-/// often before it sleeps.
-const LOOKS: [u32; 2] = [1_000, 1_020];
+/// A thread that waits polls so often before it yields the processor, and so often before it
+/// sleeps.
+const POLLS: [u32; 2] = [1_000, 1_020];
 
 /// A run by its inputs.
 #[derive(Clone, Copy)]
@@ -83,8 +82,8 @@ pub(crate) fn run(
             return Ok(simulation.run(watch));
         }
     };
-    if simulation.repetition.is_promising() {
-        if let Some(outcome) = simulation.run_if_it_repeats_itself(STATES, watch) {
+    if simulation.repetition.is_likely() {
+        if let Some(outcome) = simulation.run_if_periodic(SNAPSHOTS, watch) {
             watch.why_one_thread = Some("it repeats itself");
             return Ok(outcome);
         }
@@ -105,7 +104,7 @@ pub(crate) fn stay_on_one(simulation: &Simulation<'_>, watch: &mut Watch<'_>) {
     watch.why_one_thread = watch.why_one_thread.or(why);
 }
 
-/// How a run is divided; or why it is not, if somebody may want to know.
+/// How a run is divided; or why it is not, if the user may want to know.
 fn divide(simulation: &Simulation<'_>, cores: usize) -> Result<Division, Option<&'static str>> {
     let set = simulation.input.settings.packet.threads;
     let count = set.map_or(cores, |threads| threads as usize).min(usize::from(u8::MAX));
@@ -113,7 +112,7 @@ fn divide(simulation: &Simulation<'_>, cores: usize) -> Result<Division, Option<
         return Err(None);
     }
     if set.is_none() && crate::parts::hops(simulation) < 2.0 * WORTH_IT {
-        // Nobody would notice.
+        // It is over in a moment.
         return Err(None);
     }
     if let Some(why) = obstacle(simulation) {
@@ -143,7 +142,7 @@ fn obstacle(simulation: &Simulation<'_>) -> Option<&'static str> {
     let is_server = |node| crate::stations::station_of(simulation.input.fabric, node).is_some();
     let obstacles = [
         (simulation.accounts.recorder.is_some(), "it is measured over time"),
-        (stations.is_empty(), "something in it is felt in other servers at once"),
+        (stations.is_empty(), "operations or NICs in it act on other servers at once"),
         (net.credits.are_counted(), "its links count credits"),
         (net.schedule.is_on, "its leaves wait for credit"),
         (rules.needs.hops, "its switches write on packets"),
@@ -172,7 +171,7 @@ fn run_parts(
     watch: &mut Watch<'_>,
 ) -> Option<Outcome> {
     let board = Board::new(division.parts);
-    let (verdict, shares) = std::thread::scope(|scope| {
+    let (verdict, results) = std::thread::scope(|scope| {
         let work = |number: usize| {
             let board = &board;
             move || {
@@ -180,44 +179,49 @@ fn run_parts(
                 let mut simulation = order.build().ok()?;
                 simulation.keep_part(division, number);
                 let verdict = Worker::new(&mut simulation, board, number).work(None);
-                (verdict != Verdict::Again).then(|| simulation.settle())
+                (verdict != Verdict::Again).then(|| simulation.finish_part())
             }
         };
         let others: Vec<_> = (1..division.parts).map(|number| scope.spawn(work(number))).collect();
         let _alarm = Alarm(&board);
         simulation.keep_part(division, 0);
         let verdict = Worker::new(&mut simulation, &board, 0).work(Some(watch));
-        let own = (verdict != Verdict::Again).then(|| simulation.settle());
-        let join = |other: std::thread::ScopedJoinHandle<'_, Option<Share>>| match other.join() {
-            Ok(share) => share,
+        let own = (verdict != Verdict::Again).then(|| simulation.finish_part());
+        let join = |other: std::thread::ScopedJoinHandle<'_, Option<PartResult>>| match other.join()
+        {
+            Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         };
         let others = others.into_iter().map(join);
-        let shares: Option<Vec<Share>> = std::iter::once(own).chain(others).collect();
-        (verdict, shares)
+        let results: Option<Vec<PartResult>> = std::iter::once(own).chain(others).collect();
+        (verdict, results)
     });
-    let shares = shares?;
-    if verdict == Verdict::Done && !shares.iter().all(|share| share.is_quiet) {
+    let results = results?;
+    if verdict == Verdict::Done && !results.iter().all(|result| result.is_quiet) {
         return None;
     }
     let end = if verdict == Verdict::Done { End::Done } else { End::Stopped };
-    let whole = together(&simulation, division, &shares);
-    Some(simulation.conclude(end, whole))
+    let whole = merge_results(&simulation, division, &results);
+    Some(simulation.finish_run(end, whole))
 }
 
 /// Puts the shares of all parts together.
-fn together(simulation: &Simulation<'_>, division: &Division, shares: &[Share]) -> Share {
-    let mut whole = shares[0].clone();
+fn merge_results(
+    simulation: &Simulation<'_>,
+    division: &Division,
+    results: &[PartResult],
+) -> PartResult {
+    let mut whole = results[0].clone();
     for (link, port) in simulation.net.ports.enumerate() {
         let [_, near] = simulation.time.stations.ends_of(link);
         let switch = port.switch.get().map(|switch| division.of_switch[switch]);
         let station = near.get().map(|station| division.of_station[station]);
         if let Some(part) = switch.or(station) {
-            whole.links[link] = shares[usize::from(part)].links[link];
+            whole.links[link] = results[usize::from(part)].links[link];
         }
     }
-    for share in &shares[1..] {
-        whole.add(share);
+    for result in &results[1..] {
+        whole.add(result);
     }
     let transfers = simulation.input.transfers;
     for op in transfers.ops().ids().filter(|op| simulation.part.is_left_out(*op)) {
@@ -236,7 +240,7 @@ fn together(simulation: &Simulation<'_>, division: &Division, shares: &[Share]) 
     whole
 }
 
-impl Share {
+impl PartResult {
     /// Adds what another part has counted.
     fn add(&mut self, other: &Self) {
         for (own, more) in self.ops.iter_mut().zip(&other.ops) {
@@ -267,16 +271,16 @@ impl Share {
     }
 }
 
-/// What a part tells all others at the end of a window.
+/// What a part reports to all others at the end of a window.
 #[derive(Clone, Copy, Debug)]
 struct Notice {
-    /// When something happens next.
+    /// Its next event.
     next: u64,
-    /// How soon that can be felt elsewhere.
+    /// How soon that can act on another part.
     window: u64,
-    /// Operations that are not over.
+    /// Operations that are not finished.
     left: u64,
-    /// When the last of those that are over was.
+    /// When the last of those that are finished was.
     last_end: u64,
     events: u64,
     /// Events of this window, of the part that had most.
@@ -316,17 +320,17 @@ impl Notice {
     }
 }
 
-/// The place of one part on the board, on lines of the cache of its own.
+/// The place of one part on the board, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Place {
     /// Windows that it has finished.
     round: AtomicU64,
-    /// What it said at the end of the last two.
+    /// Its reports at the end of the last two.
     said: [[AtomicU64; 9]; 2],
 }
 
-/// Where the parts meet.
+/// The shared memory of the parts: a barrier with reports, and messages.
 #[derive(Debug)]
 struct Board {
     places: Vec<Place>,
@@ -339,7 +343,7 @@ struct Board {
     bell: (Mutex<()>, Condvar),
 }
 
-/// Lets the others go if a thread panics.
+/// Releases the other threads if one panics.
 struct Alarm<'a>(&'a Board);
 
 impl Drop for Alarm<'_> {
@@ -379,8 +383,8 @@ impl Board {
         self.asleep.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Says something at the end of a window, and hears what all others say; nothing if one of
-    /// them is gone.
+    /// The barrier at the end of a window: reports to all others and merges all reports; none if a
+    /// thread has panicked.
     fn meet(&self, part: usize, round: u64, notice: Notice) -> Option<Notice> {
         let Notice { next, window, left, last_end, events, busiest, hops, again, stops } = notice;
         let (again, stops) = (again.into(), stops.into());
@@ -396,15 +400,15 @@ impl Board {
         }
         let mut all = Notice::SILENT;
         for place in &self.places {
-            let mut looks = 0;
+            let mut polls = 0;
             while place.round.load(Ordering::SeqCst) < round {
                 if self.is_broken.load(Ordering::Relaxed) {
                     return None;
                 }
-                looks += 1;
-                match looks {
-                    _ if looks < LOOKS[0] => std::hint::spin_loop(),
-                    _ if looks < LOOKS[1] => std::thread::yield_now(),
+                polls += 1;
+                match polls {
+                    _ if polls < POLLS[0] => std::hint::spin_loop(),
+                    _ if polls < POLLS[1] => std::thread::yield_now(),
                     _ => self.sleep_until(place, round),
                 }
             }
@@ -434,7 +438,7 @@ struct Worker<'a, 'b> {
     round: u64,
     /// Where the present one ends.
     end: u64,
-    /// All operations are over: those who know when say so.
+    /// All operations are finished; the parts agree when the last was.
     is_ending: bool,
     /// Hops, when they last grew, and events until then.
     moved: (u64, u64, u64),
@@ -482,10 +486,10 @@ impl<'a, 'b> Worker<'a, 'b> {
         }
     }
 
-    /// Writes down what the others must know.
+    /// Sends packets and messages to the others.
     fn finish_window(&mut self) -> Notice {
         let next = self.simulation.write_mail(self.end);
-        self.simulation.reach(self.end);
+        self.simulation.advance_to(self.end);
         for to in 0..self.board.places.len() {
             if to != self.number {
                 let mut place = self.board.mail(self.round, self.number, to);
@@ -522,7 +526,7 @@ impl<'a, 'b> Worker<'a, 'b> {
         }
     }
 
-    /// Sets the next window, or says how the run has ended. All threads come to the same.
+    /// Sets the next window, or says how the run has ended: the same in all threads.
     fn next_window(&mut self, all: &Notice) -> Option<Verdict> {
         let settings = self.simulation.input.settings;
         let limits = &settings.limits;
@@ -539,7 +543,7 @@ impl<'a, 'b> Worker<'a, 'b> {
             }
             self.end = all.next.saturating_add(all.window).min(all.last_end + 1);
         } else if all.left == 0 {
-            // Nothing happens until all know when the last was over.
+            // No event is handled until all know when the last operation ended.
             self.is_ending = true;
         } else if limits.time.as_ps() < all.next || self.is_stuck(all) {
             return Some(Verdict::Again);

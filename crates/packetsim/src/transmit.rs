@@ -1,4 +1,4 @@
-//! Queues and transmitters at work: packets join a queue, leave it, and go onto the wire.
+//! Ports: enqueue, dequeue, transmit.
 //!
 //! The two rules on which the speed rests: departures are applied when a port is read
 //! ([`Simulation::apply_departures`]), and only the oldest packet on a wire has an event.
@@ -66,7 +66,7 @@ impl Simulation<'_> {
     /// Puts a packet into a queue. If the transmitter is idle it goes at once.
     #[inline]
     pub(crate) fn enqueue(&mut self, link: LinkId, class: Class, waiting: Waiting) {
-        // What goes at once has not waited, however closely its switch was looked at.
+        // A packet that is sent at once has not waited: it does not count for the deepest queue.
         let waits = self.input.departures.are_events()
             || self.net.credits.are_counted()
             || !self.is_idle(link, class);
@@ -79,7 +79,7 @@ impl Simulation<'_> {
         self.start_transmitter(link);
     }
 
-    /// Lets a port send if it is idle and may; else sees to it that somebody looks again.
+    /// Transmits if the port is idle and may send; else schedules an event where one is needed.
     #[inline]
     pub(crate) fn start_transmitter(&mut self, link: LinkId) {
         let port = &mut self.net.ports[link];
@@ -92,31 +92,31 @@ impl Simulation<'_> {
                 self.transmit(link, self.time.now);
             }
         }
-        // With an empty wire nobody would look: the transmitter is busy with a pause frame, or
-        // there are no credits.
-        if self.departures_are_events(link) || self.is_unseen(link) {
+        // With an empty wire no arrival would cause a read of this port: the transmitter is busy
+        // with a pause frame, or there are no credits.
+        if self.departures_are_events(link) || self.has_empty_wire(link) {
             self.schedule_free_or_credit_event(link);
         }
     }
 
-    /// Whether nobody at the far end would look at this port.
+    /// Whether no arrival at the far end will cause a read of this port.
     #[inline]
-    fn is_unseen(&self, link: LinkId) -> bool {
+    fn has_empty_wire(&self, link: LinkId) -> bool {
         let port = &self.net.ports[link];
         port.wire.is_empty() && !port.leaves
     }
 
-    /// Whether each departure of this port must happen as an event of its own.
+    /// Whether each departure of this port is an event.
     #[inline]
     fn departures_are_events(&self, link: LinkId) -> bool {
         if self.input.departures.are_events() {
             return true;
         }
         let switch = self.net.ports[link].switch;
-        switch.get().is_some_and(|switch| self.net.switches[switch].alert)
+        switch.get().is_some_and(|switch| self.net.switches[switch].departures_are_events)
     }
 
-    /// Arranges for a look at the transmitter when it is free, if something waits for it.
+    /// Schedules an event for when the transmitter is free, if a packet waits for it.
     #[inline]
     pub(crate) fn schedule_free_event(&mut self, link: LinkId) {
         let port = &mut self.net.ports[link];
@@ -151,12 +151,12 @@ impl Simulation<'_> {
         } else {
             self.apply_departures(link);
         }
-        // A frame of the link itself is never left to whoever looks next: it is felt elsewhere. And
-        // with an empty wire nobody would look.
+        // A pause frame must leave in time, for it acts on the far end. And with an empty wire no
+        // arrival would cause a read of this port.
         let commands = self.net.ports[link].waiting & COMMAND != 0;
-        let unseen = self.is_unseen(link);
+        let is_empty = self.has_empty_wire(link);
         let from_switch = self.net.ports[link].switch.is_some();
-        if commands || unseen || (from_switch && self.departures_are_events(link)) {
+        if commands || is_empty || (from_switch && self.departures_are_events(link)) {
             self.schedule_free_or_credit_event(link);
         }
     }
@@ -239,7 +239,7 @@ impl Simulation<'_> {
         let sendable = port.sendable();
         let first = Class::first_of(sendable);
         if 1 < self.input.rules.lanes && DATA <= first {
-            let class = self.net.credits.next_lane(port, sendable);
+            let class = self.net.credits.next_lane(link, port, sendable);
             let size = self.net.queued.first(port.classes[class].queue).packet.size;
             port.deficits[class] -= i32::from(size);
             return class;
@@ -262,7 +262,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Writes on a packet what its link looks like.
+    /// Adds a hop stamp to a packet.
     pub(crate) fn stamp(&mut self, link: LinkId, packet: &Packet, start: u64, queued: u64) {
         if packet.purpose == Purpose::Data {
             self.net.stamps.push(packet.sent, self.net.ports[link].hop(start, queued));
@@ -387,7 +387,7 @@ impl Simulation<'_> {
         switch.pausing -= 1;
         let calm = switch.pausing == 0;
         if calm {
-            switch.alert = false;
+            switch.departures_are_events = false;
         }
         self.send_pause(from, class, RESUME);
         if calm {

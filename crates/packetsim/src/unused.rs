@@ -14,7 +14,7 @@ use crate::settings::{ControlClass, Overflow, Settings};
 
 impl EcnConfig {
     /// Names what has no effect on marks.
-    fn unused(&self, idle: &mut UnusedKeys) {
+    pub fn unused(&self, idle: &mut UnusedKeys) {
         if !self.enabled {
             idle.all_but("", &["enabled", "when"], "switches do not mark", "`enabled = true`");
         } else if self.min == self.max {
@@ -194,11 +194,17 @@ impl Settings {
                 idle.key("when", "all lanes are looked at alike", "network.ecn.when");
             });
         }
+        for (tier, ecn) in &self.ecn_of_tier {
+            idle.table(&format!("ecn_of_tier.{tier}"), |idle| {
+                ecn.unused(idle);
+                idle.key("when", "all tiers are looked at alike", "network.ecn.when");
+            });
+        }
         if each_has_its_own {
             let why = "each lane has thresholds of its own";
             idle.all_but("ecn", &["when"], why, "fewer entries of network.ecn_of_lane");
         }
-        if !self.ecn.enabled && !self.ecn_of_lane.iter().any(|ecn| ecn.enabled) {
+        if !self.all_marks().any(|ecn| ecn.enabled) {
             idle.key("ecn.when", "switches do not mark", "network.ecn.enabled=true");
         }
     }
@@ -232,6 +238,23 @@ impl Settings {
             let (why, used_by) = ("data has one lane", "network.credits.lanes above 1");
             for key in ["sl_to_vl", "weights", "high_priority"] {
                 idle.key(&format!("credits.{key}"), why, used_by);
+            }
+        }
+        for (tier, own) in &self.credits_of_tier {
+            let mut key = |keys: [&str; 2], why: &str, used_by: &str| {
+                for key in keys {
+                    idle.key(&format!("credits_of_tier.{tier}.{key}"), why, used_by);
+                }
+            };
+            if !self.credits.enabled {
+                key(["buffer", "spare"], "no credits are counted", "network.transport=infiniband");
+            } else if own.buffer.is_some() {
+                let why = "`buffer` says how much room there is";
+                key(["spare", "spare"], why, "leave out the tier's buffer");
+            }
+            if self.credits.lanes == 1 {
+                let (why, used_by) = ("data has one lane", "network.credits.lanes above 1");
+                key(["weights", "high_priority"], why, used_by);
             }
         }
     }

@@ -323,7 +323,7 @@ fn whatever_is_set_threads_change_nothing() {
         };
         let mut settings = settings(&mut random, &fabric, seed);
         if !rarely(&mut random, 4) {
-            // Most settings are such that something is felt in other servers at once.
+            // Most settings are such that something acts on other servers at once.
             settings = Settings { seed, ..Settings::default() };
             nic(&mut random, &mut settings);
             switches(&mut random, &mut settings);

@@ -44,7 +44,7 @@ impl Told<'_> {
             at => format!("{}", at.since(self.now).as_ps() / 1000),
         });
         let rests = if self.sender.is_resting() { " rests" } else { "" };
-        let settles = if self.sender.settles() { " settles" } else { "" };
+        let settles = if self.sender.has_steady_mean() { " settles" } else { "" };
         let coasts = match self.sender.coasts_until() {
             None => "",
             Some(Time::MAX) => " coasts",

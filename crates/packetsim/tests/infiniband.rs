@@ -120,6 +120,48 @@ fn lanes_share_a_link_by_their_weights() {
     }
 }
 
+/// The turns of lanes, and the room for credits, are those of the tier of the switch: of the one
+/// that the link belongs to they count as those of all do, and of another they change nothing.
+#[test]
+fn tiers_have_their_own_turns_and_their_own_room() {
+    use packetsim::credits::TierCredits;
+    let fabric = fat_tree(Rate::from_gbps(400));
+    let tiers: Vec<String> = fabric.tiers().iter().map(|tier| tier.name.clone()).collect();
+    let run = |settings: &Settings, level: u8, ends: [(usize, usize); 2]| {
+        let mut transfers = Transfers::new();
+        let ops = ends.map(|ends| send(&mut transfers, &fabric, ends, Bytes::from_mib(8)));
+        transfers.set_service_level(1, level);
+        let outcome = packetsim::run(&fabric, &transfers, settings).expect("it can be run");
+        ops.map(|op| took(&outcome, op))
+    };
+    let own = |settings: &Settings, tier: &str, own: TierCredits| {
+        let mut settings = settings.clone();
+        settings.credits_of_tier.insert(tier.to_owned(), own);
+        settings
+    };
+    for settings in &with_two_lanes() {
+        let mut all = settings.clone();
+        all.credits.weights = vec![192, 64];
+        let turns = || TierCredits { weights: Some(vec![192, 64]), ..TierCredits::default() };
+        let ends = [(2, 0), (3, 0)];
+        let of = |tier: usize| run(&own(settings, &tiers[tier], turns()), 1, ends);
+        let (as_all, plain) = (run(&all, 1, ends), run(settings, 1, ends));
+        assert!(as_all[0] < 0.8 * plain[0], "{as_all:?} {plain:?}");
+        // Both are below one pair of leaves: what the core does counts for nothing.
+        assert_eq!(of(2), plain);
+        assert!((of(0)[0] / as_all[0] - 1.0).abs() < 0.03, "{:?} {as_all:?}", of(0));
+    }
+    // A packet or two for each round trip.
+    let [credits, _] = with_two_lanes();
+    let small = || TierCredits { buffer: Some(Bytes::from_kib(1)), ..TierCredits::default() };
+    let ends = [(15, 0), (14, 1)];
+    let plain = run(&credits, 0, ends);
+    let core = run(&own(&credits, &tiers[2], small()), 0, ends);
+    assert!(1.2 * plain[0] < core[0], "{plain:?} {core:?}");
+    let near = [(2, 3), (3, 2)];
+    assert_eq!(run(&own(&credits, &tiers[2], small()), 0, near), run(&credits, 0, near));
+}
+
 /// Oracle: a lone message at every rate takes what arithmetic says, from HDR to 1.6 Tb/s.
 #[test]
 fn every_rate_is_served() {

@@ -524,6 +524,22 @@ fn lanes_mark_by_their_own_thresholds() {
     assert!(0 < marks(3) && u64::from(marks(3)) == outcome.counters.ecn_marks);
 }
 
+/// Tiers mark by thresholds of their own, whatever the lane: one whose own is never reached marks
+/// nothing.
+#[test]
+fn tiers_mark_by_their_own_thresholds() {
+    let step = |at| EcnConfig { min: at, max: at, ..EcnConfig::default() };
+    let marks = |of_all: Bytes, of_leaves: Bytes| {
+        let mut settings = uncontrolled();
+        settings.ecn = step(of_all);
+        settings.ecn_of_tier.insert("leaf".into(), step(of_leaves));
+        two_lanes(&settings).0.counters.ecn_marks
+    };
+    let (low, high) = (Bytes::from_kib(64), Bytes::from_mib(512));
+    assert_eq!(marks(low, high), 0);
+    assert!(0 < marks(high, low));
+}
+
 /// A NIC with two ports has one buffer: when it fills both leaves are paused, and both go on.
 #[test]
 fn both_ports_of_a_nic_are_paused_and_go_on() {

@@ -238,7 +238,7 @@ impl Sender for Hpcc {
         }
     }
 
-    fn settles(&self) -> bool {
+    fn has_steady_mean(&self) -> bool {
         true
     }
 

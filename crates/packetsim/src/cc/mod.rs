@@ -68,8 +68,9 @@ pub trait Sender: Debug {
     /// So much time passes from now on, no more than it coasts; then the clock is set back to now.
     fn coast(&mut self, _now: Time, _span: Span) {}
 
-    /// Whether its rate moves all the time about a mean that stays while nobody begins or ends.
-    fn settles(&self) -> bool {
+    /// Whether its rate moves all the time, but around a mean that is constant while no message
+    /// begins or ends.
+    fn has_steady_mean(&self) -> bool {
         false
     }
 
