@@ -13,6 +13,7 @@ use fabric::routing::Spread;
 use fabric::transport::Transport;
 use fabric::{Fabric, LinkId};
 use flowsim::CongestionRates;
+use packetsim::buffer::EcnConfig;
 use packetsim::cc::CcConfig;
 use packetsim::nic::AfterIdle;
 use packetsim::tap::{Capture, Tape, Taped};
@@ -109,6 +110,11 @@ pub fn steps_control(loaded: &Loaded) -> bool {
     control(loaded).is_some()
 }
 
+/// Whether flows leave congestion control out: they share links evenly at every instant.
+pub fn leaves_control_out(loaded: &Loaded, engine: Engine) -> bool {
+    engine == Engine::Flow && !steps_control(loaded)
+}
+
 /// What flows step of congestion control, where they are asked to.
 fn control(loaded: &Loaded) -> Option<flowsim::Control> {
     if loaded.scenario.network.flow.congestion == CongestionRates::Fair {
@@ -117,11 +123,17 @@ fn control(loaded: &Loaded) -> Option<flowsim::Control> {
     let settings = loaded.settings();
     let CcConfig::Dcqcn(dcqcn) = &settings.congestion else { return None };
     let (ecn, nic) = (&settings.ecn, &settings.nic);
+    let marks = |ecn: &EcnConfig| flowsim::Marks {
+        from: if ecn.enabled { ecn.min } else { Bytes::MAX },
+        all: if ecn.enabled { ecn.max } else { Bytes::MAX },
+        probability: ecn.probability,
+    };
+    let tiers = (0..).zip(loaded.fabric().tiers());
+    let own = tiers.filter_map(|(at, tier)| Some((at, settings.ecn_of_tier.get(&tier.name)?)));
     Some(flowsim::Control {
         dcqcn: dcqcn.clone(),
-        marks_from: if ecn.enabled { ecn.min } else { Bytes::MAX },
-        marks_all: if ecn.enabled { ecn.max } else { Bytes::MAX },
-        probability: ecn.probability,
+        marks_of_tier: own.map(|(at, ecn)| (at, marks(ecn))).collect(),
+        marks: marks(ecn),
         restart_after: (nic.after_idle == AfterIdle::Restart).then_some(nic.idle_reset),
     })
 }

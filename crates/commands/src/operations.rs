@@ -8,8 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use fabric::hardware::{Buffering, Catalogue};
-use fabric::summary::Summary;
+use fabric::hardware::{Buffering, Catalogue, Reorder};
+use fabric::routing::Policy;
+use fabric::summary::{Summary, TierSummary, back_end_tiers};
 use fabric::transport::Transport;
 use report::number::grouped;
 use report::{Align, Sheet, Table};
@@ -191,12 +192,36 @@ fn told(transport: Transport, loaded: &Loaded) -> Vec<StatedFact> {
             source: "Cisco, NX-OS data model: \"VRF\", \"EVPN\"".to_owned(),
         },
     };
-    let vendors = StatedFact {
-        what: "vendors",
-        text: makers(catalogue, credits).join(", "),
-        source: "makers of boxes and chips in the catalogue".to_owned(),
+    let vendors = match is_spectrum_x(loaded) {
+        true => StatedFact {
+            what: "vendors",
+            text: "NVIDIA alone: its switches and its SuperNICs work together".to_owned(),
+            source: "NVIDIA, Spectrum-X (SN5600 and BlueField-3)".to_owned(),
+        },
+        false => StatedFact {
+            what: "vendors",
+            text: makers(catalogue, credits).join(", "),
+            source: "makers of boxes and chips in the catalogue".to_owned(),
+        },
     };
     vec![vendors, isolation, offload(loaded)]
+}
+
+/// Whether this is Spectrum-X: NVIDIA's Ethernet switches choose a port for every packet, and its
+/// card places what comes out of order.
+fn is_spectrum_x(loaded: &Loaded) -> bool {
+    let scenario = &loaded.scenario;
+    let (network, catalogue) = (&scenario.network, &scenario.catalogue);
+    let is_own = |title: Option<&str>| title.is_some_and(|title| title.contains("NVIDIA"));
+    let is_own_box = |tier: &TierSummary| {
+        let listed = catalogue.switch.get(&tier.model);
+        is_own(listed.map(|listed| listed.title.as_str()))
+    };
+    network.transport == Transport::Rocev2
+        && network.settings.routing.policy == Policy::Adaptive
+        && network.settings.nic.reorder == Reorder::DirectPlacement
+        && is_own(catalogue.nic.get(&scenario.cluster.nic).map(|nic| nic.title.as_str()))
+        && back_end_tiers(loaded.fabric()).iter().all(is_own_box)
 }
 
 /// Who makes a switch of the catalogue that holds packets by credits, or otherwise.

@@ -202,6 +202,25 @@ impl BreakdownSeconds {
         }
     }
 
+    /// The mean of several; nothing of none.
+    pub(crate) fn mean<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let all: Vec<&Self> = all.into_iter().collect();
+        let of = |part: fn(&Self) -> f64| {
+            all.iter().map(|parts| part(parts)).sum::<f64>() / all.len() as f64
+        };
+        (!all.is_empty()).then(|| Self {
+            compute: of(|parts| parts.compute),
+            tp: of(|parts| parts.tp),
+            cp: of(|parts| parts.cp),
+            ep: of(|parts| parts.ep),
+            pp: of(|parts| parts.pp),
+            dp: of(|parts| parts.dp),
+            bubble: of(|parts| parts.bubble),
+            optimizer: of(|parts| parts.optimizer),
+            other: of(|parts| parts.other),
+        })
+    }
+
     /// The parts with what people call them, in the order of the keys.
     pub fn named(&self) -> [(&'static str, f64); 9] {
         [
@@ -548,7 +567,7 @@ fn cpu_cores(loaded: &Loaded, prediction: &Prediction, step_s: f64) -> Option<f6
 }
 
 /// The longest part that is not computation, in words.
-fn constraint(parts: &BreakdownSeconds) -> String {
+pub(crate) fn constraint(parts: &BreakdownSeconds) -> String {
     let named = parts.named();
     let others = named.iter().filter(|(name, _)| *name != "compute");
     let longest = others.max_by(|a, b| a.1.total_cmp(&b.1));

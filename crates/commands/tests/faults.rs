@@ -215,9 +215,17 @@ fn a_fault_is_told_as_one_event_with_what_would_lower_it() {
     let hit = run(&[&fault("NIC 0", FOR_2S, DOWN)]);
     let calm = run(&[]);
     let (told, usual) = (&hit.verdict, &calm.verdict);
-    let cost = "Faults that come or go cost 4.292s, once: NIC 0 link-down from 5.000s to 7.000s.";
+    let cost = "Faults that come or go cost 4.292s, once, $0.23 of the job's machines: NIC 0 link-down \
+                from 5.000s to 7.000s.";
     assert!(told.text.starts_with(cost), "{}", told.text);
     assert!(told.text.contains("timer is over, 4.295s (network.nic.timeout)"), "{}", told.text);
+    assert!(told.text.contains(" to 4.294s at 5 over the step."), "{}", told.text);
+    let tried = hit.whole.as_ref().unwrap().disturbed.as_ref().unwrap().instants.clone();
+    assert_eq!(tried.len(), 5);
+    // Each is what the fault costs that comes then.
+    let second = format!("at=\"{}s\",for=\"2s\"", tried[1].at_s);
+    let then = disturbed(&[&fault("NIC 0", &second, DOWN)]).cost_s;
+    assert!((tried[1].cost_s - then).abs() < 1e-6, "{tried:?} {then}");
     assert!((told.fabric_s - usual.fabric_s).abs() < 1e-3, "{told:?} {usual:?}");
     let share = told.fabric_usd_per_day / usual.fabric_usd_per_day;
     assert!((share - 1.0).abs() < 0.01, "{share}");

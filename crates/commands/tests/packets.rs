@@ -336,8 +336,8 @@ fn a_comparison_names_the_columns_beyond_patience() {
         threads: None,
         patience: Patience::Usual,
         vary: vec!["traffic.bytes=1MiB,1TiB".to_owned()],
-        given: Vec::new(),
         seeds: 1,
+        ..compare::Options::default()
     };
     let told = std::sync::Mutex::new(Vec::new());
     let tell = |text: &str| told.lock().expect("nobody panics with it").push(text.to_owned());

@@ -294,10 +294,27 @@ fn flows_name_what_congestion_control_adds() {
     let told = |set: &[&str]| {
         let loaded = loaded("small-128", &[&["job.batch.sequences=16"], set].concat());
         let findings = run(&loaded, Engine::Flow, true).findings;
-        findings.iter().any(|finding| finding.contains("congestion control does not share so"))
+        findings.iter().any(|finding| {
+            finding.contains("congestion control does not share so, and what it costs")
+        })
     };
     assert!(told(&[]));
     assert!(!told(&["network.routing.policy=spray"]));
+}
+
+/// On one clock the fabric costs what the step takes more than the one in which nothing collides,
+/// whose exchanges take what they take alone; by phases it is told beside.
+#[test]
+fn what_the_fabric_costs_is_counted_on_one_clock() {
+    let step = |policy: &str| {
+        let policy = format!("network.routing.policy={policy}");
+        run(&loaded("small-128", &[&policy, "job.batch.sequences=32"]), Engine::Flow, true)
+    };
+    let [hashed, even] = ["ecmp", "spray"].map(step);
+    let (costs, more) = (hashed.verdict.fabric_s, hashed.step_s - even.step_s);
+    assert!((costs / more - 1.0).abs() < 0.002, "{costs} for {more}");
+    assert_eq!(even.verdict.fabric_s, 0.0);
+    assert!(0.0 < hashed.whole.unwrap().two_level_fabric_s);
 }
 
 /// What comes or goes within a step chooses the clock by itself; what lasts does not.

@@ -139,7 +139,7 @@ pub struct Traces<'a, 'f> {
     pub series: &'a Series,
 }
 
-/// Analyses an outcome. Without `traces` nobody knows who is on a link, and when.
+/// Analyses an outcome. Without `traces` it is not known which flows are on a link, and when.
 pub fn analyse(
     fabric: &Fabric,
     transfers: &Transfers,

@@ -38,19 +38,22 @@ pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outco
         sent: vec![0.0; transfers.connections().len()],
     };
     let mut outcome = Outcome::default();
+    // When each had arrived, and when its sender knew.
+    let mut happened: IdVec<OpId, Option<(Time, Time)>> = IdVec::default();
     for op in transfers.ops().ids() {
-        let start = Replay::start_of(transfers, &outcome.ops, op);
+        let start = Replay::start_of(transfers, |op| happened[op], op);
         let times = start.and_then(|start| match alone.duration(op) {
-            Ok((way, back)) => {
-                let received = start + way;
-                Some(OpTimes { start, received, finish: received + back })
+            Ok((way, way_and_back)) => {
+                let (received, known) = (start + way, start + way_and_back);
+                Some((OpTimes { start, received, finish: received.max(known) }, known))
             }
             Err(text) => {
                 outcome.findings.push(Finding { at: start, text });
                 None
             }
         });
-        outcome.ops.push(times);
+        happened.push(times.map(|(times, known)| (times.received, known)));
+        outcome.ops.push(times.map(|(times, _)| times));
     }
     let unfinished = outcome.ops.len() - outcome.completed();
     if 0 < unfinished {
@@ -80,11 +83,11 @@ struct Undisturbed<'a, 'b> {
 }
 
 impl Undisturbed<'_, '_> {
-    /// How long an operation takes to its end at the receiver, and from there back.
+    /// How long an operation takes to its end at the receiver, and until its sender knows.
     fn duration(&mut self, op: OpId) -> Result<(Span, Span), String> {
         let transfers = self.transfers;
         match &transfers.ops()[op].kind {
-            OpKind::Wait { span } => Ok((*span, Span::ZERO)),
+            OpKind::Wait { span } => Ok((*span, *span)),
             OpKind::Send { connection, bytes } => self.message(*connection, *bytes),
             // Each as if it were alone, as where they are written one by one.
             OpKind::Together { messages } => {
@@ -92,22 +95,23 @@ impl Undisturbed<'_, '_> {
                 for &(connection, bytes) in transfers.messages(messages) {
                     last = last.max(self.message(connection, bytes)?.0);
                 }
-                Ok((last, Span::ZERO))
+                Ok((last, last))
             }
             OpKind::Coupled { edges, bytes, fill } => {
                 let moving = self.moving(transfers.coupled(edges), bytes.as_f64())?;
-                Ok((Span::from_secs_f64(moving) + *fill, Span::ZERO))
+                let takes = Span::from_secs_f64(moving) + *fill;
+                Ok((takes, takes))
             }
         }
     }
 
-    /// How long a message takes, and its acknowledgement.
+    /// How long a message takes, and until its sender knows.
     fn message(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(Span, Span), String> {
         let Settings { flow, wire, .. } = self.settings;
         let ends = &self.transfers.connections()[connection];
         let moving = self.moving(&[connection], bytes.as_f64())?;
         if ends.from == ends.to {
-            return Ok((flow.protocol_latency, Span::ZERO));
+            return Ok((flow.protocol_latency, flow.protocol_latency));
         }
         let nics = wire.nic_latency * self.paths.nics(ends) as u64;
         let wires = Span::from_secs_f64(self.lay.delay);
@@ -115,8 +119,8 @@ impl Undisturbed<'_, '_> {
         let moving = moving.max(self.window_s(connection, bytes.as_f64()));
         let forward = Span::from_secs_f64(moving + packet * self.lay.per_byte);
         // The receiving NIC acknowledges before its software knows.
-        let back = wires.saturating_sub(nics / 2);
-        Ok((flow.protocol_latency + forward + wires + nics, back))
+        let way = flow.protocol_latency + forward + wires + nics;
+        Ok((way, (way + wires).saturating_sub(nics / 2)))
     }
 
     /// How long the window of a connection's queue pairs makes its bytes take.

@@ -71,8 +71,8 @@ pub mod settings;
 pub mod simulation;
 
 pub use settings::{
-    Background, CongestionRates, Control, FlowConfig, QueuePairRates, Receiver, Resend, Settings,
-    Wire,
+    Background, CongestionRates, Control, FlowConfig, Marks, QueuePairRates, Receiver, Resend,
+    Settings, Wire,
 };
 pub use simulation::{Accuracy, Run, simulate, simulate_until};
 

@@ -9,7 +9,7 @@
 //! So the state is one level for each link, and for each flow the link that holds it back. Four
 //! numbers tell a link what it must know: its capacity, what the flows held back elsewhere put on
 //! it, the weight of those it holds itself, and the highest level among the others. When something
-//! changes, the links concerned are looked at again from the lowest level upwards. A link whose
+//! changes, the links concerned are visited again from the lowest level upwards. A link whose
 //! level moves tells the links that its own flows cross; a flow changes hands when a link on its
 //! way can no longer grant it its level. Levels below the change never move, so a change touches
 //! only what it can affect, and a flow that merely runs faster or slower costs nothing by itself.
@@ -39,7 +39,7 @@ units::id!(
 /// Two levels closer than this, relatively, are the same: below it lies only rounding.
 const SAME: f64 = 1e-12;
 
-/// A link's sums are added up afresh when it has been looked at so often, so that rounding cannot
+/// A link's sums are computed afresh when it has been visited so often, so that rounding cannot
 /// pile up.
 const REFRESH: u32 = 64;
 
@@ -52,7 +52,7 @@ const NOWHERE: u32 = u32::MAX;
 struct LinkState {
     /// What flows put on it that are held back elsewhere.
     fixed: f64,
-    /// It must be looked at when `fixed` passes this: always while it holds flows back, never
+    /// It must be visited when `fixed` passes this: always while it holds flows back, never
     /// while it is in line already, and else when it is full.
     alarm: f64,
     /// At least the highest level among flows held back elsewhere.
@@ -181,7 +181,7 @@ pub struct MaxMin {
 /// What a solver has done, counted: the same on every machine.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Effort {
-    /// Links that were looked at, and flows whose level was set.
+    /// Links that were visited, and flows whose level was set.
     pub looks: u64,
     /// Links that were told of a flow's change.
     pub told: u64,
@@ -517,7 +517,7 @@ impl MaxMin {
         entry.expect("a flow is held back only where it goes").load
     }
 
-    /// Brings in a new flow: the lowest link on its way holds it back until it is looked at.
+    /// Adds a flow: the lowest link on its path holds it back until that is visited.
     fn admit(&mut self, flow: u32) {
         let range = self.range(flow as usize);
         let room = |entry: &Entry| {
@@ -677,7 +677,7 @@ impl MaxMin {
         }
         let rest = self.claims.get(claimed).map_or(highest, |claim| claim.0.max(highest));
         self.links[link as usize].highest = rest;
-        // The claimed get this link's new level at once, so that nobody sees an old one.
+        // The claimed get this link's new level at once, so that no old one is read.
         self.set_level(link, ((capacity - fixed) / free).max(0.0));
         for at in 0..claimed {
             let flow = self.claims[at].1 as usize;

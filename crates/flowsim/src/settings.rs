@@ -1,5 +1,7 @@
 //! What a run of the flow engine can be told.
 
+use std::collections::BTreeMap;
+
 use fabric::fault::{Faults, Leave};
 use fabric::graph::DELAYS;
 use fabric::parts::Parts;
@@ -170,30 +172,46 @@ pub struct Resend {
     pub buffer: Bytes,
 }
 
-/// DCQCN at the senders, and marks at the switches.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Control {
-    /// What queue pairs do.
-    pub dcqcn: dcqcn::Config,
-    /// Queues shorter than this are not marked.
-    pub marks_from: Bytes,
-    /// Of those longer than this every packet is.
-    pub marks_all: Bytes,
+/// When a queue marks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Marks {
+    /// Shorter than this it does not.
+    pub from: Bytes,
+    /// Longer than this it marks every packet.
+    pub all: Bytes,
     /// The share of packets that are marked just below that.
     pub probability: f64,
-    /// Queue pairs that were idle for so long begin anew.
-    pub restart_after: Option<Span>,
 }
 
-impl Control {
+impl Marks {
     /// The share of packets that a queue of so many bytes marks.
-    pub fn marked(&self, bytes: f64) -> f64 {
-        let (least, most) = (self.marks_from.as_f64(), self.marks_all.as_f64());
+    pub fn share(&self, bytes: f64) -> f64 {
+        let (least, most) = (self.from.as_f64(), self.all.as_f64());
         match bytes {
             _ if bytes < least => 0.0,
             _ if most <= bytes => 1.0,
             _ => self.probability * (bytes - least) / (most - least),
         }
+    }
+}
+
+/// DCQCN at the senders, and marks at the switches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Control {
+    /// What queue pairs do.
+    pub dcqcn: dcqcn::Config,
+    /// When switches mark.
+    pub marks: Marks,
+    /// When those of single tiers do, by the tier's number.
+    pub marks_of_tier: BTreeMap<u8, Marks>,
+    /// Queue pairs that were idle for so long begin anew.
+    pub restart_after: Option<Span>,
+}
+
+impl Control {
+    /// When the switches of a tier mark.
+    pub fn marks_at(&self, tier: u8) -> &Marks {
+        self.marks_of_tier.get(&tier).unwrap_or(&self.marks)
     }
 
     /// How often a queue that marks is looked at, in seconds: as often as notifications count.

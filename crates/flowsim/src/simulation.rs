@@ -51,7 +51,7 @@ enum Event {
     Changed,
     /// Switches have noticed.
     Converged,
-    /// The planner looks again.
+    /// The planner runs again.
     Planned,
     /// Background traffic begins or ends.
     Background(u32),
@@ -67,7 +67,7 @@ enum Event {
     Followed,
     /// Congestion control changes the rate of a flow by itself.
     Rate(u32),
-    /// A queue before a link is looked at.
+    /// A queue before a link is sampled.
     Queue(u32),
 }
 
@@ -140,6 +140,8 @@ struct Held {
 struct OpState {
     start: f64,
     received: f64,
+    /// When its sender knows that it is over, once that is certain.
+    known: f64,
     parts: u32,
 }
 
@@ -183,7 +185,7 @@ pub fn simulate<'a>(fabric: &'a Fabric, transfers: &Transfers, settings: &Settin
     simulate_until(fabric, transfers, settings, None)
 }
 
-/// The same, which ends soon after somebody sets `stop`, with what was known by then.
+/// The same, which ends soon after `stop` is set, with what was known by then.
 pub fn simulate_until<'a>(
     fabric: &'a Fabric,
     transfers: &Transfers,
@@ -249,7 +251,7 @@ struct Simulation<'a, 'b> {
     ready: Vec<OpId>,
     accuracy: Accuracy,
     told_of_windows: bool,
-    /// Whoever sets it wants the run to end.
+    /// Set from outside, it ends the run.
     stop: Option<&'b AtomicBool>,
     outcome: Outcome,
 }
@@ -272,7 +274,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let precision = estimate::precision(fabric, transfers, settings);
         network.set_precision(precision);
         let (replay, ready) = Replay::start(transfers);
-        let idle = OpState { start: 0.0, received: 0.0, parts: 0 };
+        let idle = OpState { start: 0.0, received: 0.0, known: 0.0, parts: 0 };
         let connections = transfers.connections().len();
         let mut simulation = Self {
             fabric,
@@ -354,7 +356,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     fn run(mut self) -> Run<'a> {
         let mut done = Vec::new();
         let (mut settled, mut next_look) = (0_u64, 1);
-        // Background traffic alone keeps nobody waiting.
+        // Background traffic alone does not keep a run going.
         while !self.replay.is_done() && !self.is_stopped() && self.outcome.gave_up.is_none() {
             let entry = self.calendar.peek().map(|Reverse((at, _))| f64::from_bits(*at));
             let next = self.progress.next().min(entry.unwrap_or(f64::INFINITY));
@@ -435,7 +437,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     fn start(&mut self, op: OpId) {
         let transfers = self.transfers;
         let protocol = self.settings.flow.protocol_latency.as_secs_f64();
-        self.ops[op] = OpState { start: self.now, received: self.now, parts: 0 };
+        self.ops[op] = OpState { start: self.now, received: self.now, known: self.now, parts: 0 };
         match &transfers.ops()[op].kind {
             OpKind::Wait { span } if transfers.is_paced(op) => {
                 let end = transfers.end_of_wait(op, time(self.now), *span);
@@ -653,7 +655,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             self.network.capacity(SolverLink::from_index(*first as usize))
         });
         // The receiving NIC acknowledges before its software knows.
-        row.back = (self.lay.delay - nics / 2.0).max(0.0);
+        row.back = self.lay.delay - nics / 2.0;
     }
 
     /// What a message waits for the contexts of its queue pair, at both ends, in seconds.
@@ -877,17 +879,21 @@ impl<'a, 'b> Simulation<'a, 'b> {
         self.series.add(way, (begun, self.now), bytes);
     }
 
-    /// Records that an operation ends at `received` and that its sender knows after `back`.
+    /// Records that an operation ends at `received` and that its sender knows after `back`, which
+    /// is before the end where the receiver's software takes longer than the way back.
     fn finish(&mut self, op: OpId, received: f64, back: f64) {
         let start = time(self.ops[op].start);
-        let (received, finish) = (time(received), time(received + back));
+        self.ops[op].known = received + back;
+        let (received, finish) = (time(received), time(received + back.max(0.0)));
         self.outcome.ops[op] = Some(OpTimes { start, received, finish });
         self.outcome.digest = fold(self.outcome.digest, op.index() as u64, finish.as_ps());
         let mut ready = std::mem::take(&mut self.ready);
         // Both instants are known now, though they may lie ahead.
         self.replay.finish(op, &mut ready);
         for &follower in &ready {
-            let at = Replay::start_of(self.transfers, &self.outcome.ops, follower);
+            let happened =
+                |op: OpId| Some((self.outcome.ops[op]?.received, time(self.ops[op].known)));
+            let at = Replay::start_of(self.transfers, happened, follower);
             let at = at.map_or(self.now, Time::as_secs_f64);
             self.schedule(at.max(self.now), Event::Ready(follower));
         }

@@ -2,14 +2,16 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{leaf_spine, messages, plain};
-use flowsim::{Control, Settings, run};
+use flowsim::{Control, Marks, Settings, run};
 use traffic::{Outcome, dcqcn};
 use units::Bytes;
 
 fn control(dcqcn: dcqcn::Config) -> Option<Control> {
-    let (marks_from, marks_all) = (Bytes::from_mib(1), Bytes::from_mib(2));
-    Some(Control { dcqcn, marks_from, marks_all, probability: 0.05, restart_after: None })
+    let marks = Marks { from: Bytes::from_mib(1), all: Bytes::from_mib(2), probability: 0.05 };
+    Some(Control { dcqcn, marks, marks_of_tier: BTreeMap::new(), restart_after: None })
 }
 
 /// The last arrival of `count` messages to one NIC, under fair rates and under DCQCN.
@@ -41,4 +43,27 @@ fn only_what_is_shared_takes_longer() {
             assert!(count < 4 || 0.1 < short, "{count}: {short}");
         }
     }
+}
+
+/// Switches of a tier mark by thresholds of their own: of one that marks nothing nobody is cut, and
+/// thresholds of a tier that has no queue change nothing.
+#[test]
+fn tiers_mark_by_their_own_thresholds() {
+    let (count, bytes) = (4, 16_000_000);
+    let fabric = leaf_spine(count + 1, 1, count);
+    let pairs: Vec<(usize, usize)> = (1..=count).map(|from| (from, 0)).collect();
+    let transfers = messages(&fabric, &pairs, bytes);
+    let leaf = fabric.nodes()[fabric.links()[fabric.ports(fabric.nic(0))[0]].to].tier;
+    let takes = |tier: Option<u8>| {
+        let never = Marks { from: Bytes::MAX, all: Bytes::MAX, probability: 0.0 };
+        let mut control = control(dcqcn::Config::default());
+        if let (Some(control), Some(tier)) = (&mut control, tier) {
+            control.marks_of_tier.insert(tier, never);
+        }
+        let outcome = run(&fabric, &transfers, &Settings { control, ..plain() });
+        Outcome::makespan(&outcome).as_secs_f64()
+    };
+    let [fair, controlled] = incast(count, bytes, dcqcn::Config::default());
+    assert!(1.1 * fair < controlled, "{fair} {controlled}");
+    assert_eq!([takes(Some(leaf)), takes(Some(leaf + 1))], [fair, controlled]);
 }

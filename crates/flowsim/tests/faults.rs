@@ -95,7 +95,7 @@ fn a_flow_without_a_way_is_reported_and_waits() {
     let outcome = run(&fabric, &transfers, &back);
     // 40 us sent, back at 140, noticed at 150, 60 us to go and 1.9 on the way.
     assert!((arrivals(&outcome)[0] - 211.9e-6).abs() < 1e-9);
-    let text = "there is no path from NIC 0 to NIC 1: nothing leads on from NIC 0";
+    let text = "there is no path from NIC 0 to NIC 1: no link that is up leads there from NIC 0";
     assert_eq!(outcome.findings[0].text, text);
     assert_eq!(outcome.findings[0].at, Time::ZERO + Span::from_us(50));
 

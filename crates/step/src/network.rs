@@ -165,8 +165,8 @@ pub enum Unserved {
     Unlowered(GroupKind, Unlowered),
     /// The engine ran nothing.
     NotRun(NotRun),
-    /// So many transfers of a phase did not end.
-    Unfinished(GroupKind, Collective, usize),
+    /// So many transfers of a phase did not end, and what the engine says of that.
+    Unfinished(GroupKind, Collective, usize, String),
 }
 
 impl std::fmt::Display for Unserved {
@@ -174,9 +174,9 @@ impl std::fmt::Display for Unserved {
         match self {
             Self::Unlowered(kind, reason) => write!(out, "{}: {reason}", words(*kind)),
             Self::NotRun(reason) => reason.fmt(out),
-            Self::Unfinished(kind, collective, lost) => {
+            Self::Unfinished(kind, collective, lost, why) => {
                 let (groups, collective) = (words(*kind), collective.name());
-                write!(out, "{lost} transfers of the {groups} {collective} did not end")
+                write!(out, "{lost} transfers of the {groups} {collective} did not end{why}")
             }
         }
     }
@@ -494,7 +494,9 @@ impl<'a> Network<'a> {
         };
         let lost = outcome.ops.len() - outcome.completed();
         if 0 < lost {
-            return Err(Unserved::Unfinished(exchange.kind, exchange.collective, lost));
+            let why = outcome.findings.first().map(|finding| format!(": {}", finding.text));
+            let (kind, collective) = (exchange.kind, exchange.collective);
+            return Err(Unserved::Unfinished(kind, collective, lost, why.unwrap_or_default()));
         }
         let took = last_over(&outcome, &ends).saturating_sub(self.settings.launch);
         let contention = |took: Span| {
@@ -886,10 +888,12 @@ fn why(fabric: &Fabric, phases: &[&Phase], repeats: &Repeats, link: LinkId) -> S
     }
     let mean = flows as f64 / (like as f64).max(1.0);
     let own = phase.links[link].flows;
+    let (groups, collective) = (words(phase.exchange.kind), phase.exchange.collective.name());
+    if own == 1 {
+        return format!("one queue pair of the {groups} {collective} has it for itself");
+    }
     format!(
-        "{own} queue pairs of the {} {} share it; the mean of its kind is {mean:.1}",
-        words(phase.exchange.kind),
-        phase.exchange.collective.name()
+        "{own} queue pairs of the {groups} {collective} share it; the mean of its kind is {mean:.1}"
     )
 }
 

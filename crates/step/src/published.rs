@@ -3,10 +3,12 @@
 //! A row names its model, its layout, its software and its cluster in columns; the columns are the
 //! contract, so that users can add rows of their own. What was not published is chosen by one rule
 //! for all rows: of the microbatch sizes 1, 2, 4, 8 and 16 and of the numbers of virtual stages
-//! that divide the layers of a stage, the fastest of those that fit the GPUs' memory. Where nothing
-//! fits, the memory estimate must be too careful (the run did happen): then the fastest of the
-//! smallest microbatch. What the software decides besides, and nobody published, is run too and
-//! widens the spread, but is not chosen from ([`Row::variants`]).
+//! that divide the layers of a stage, the fastest of those that fit the GPUs' memory; with a
+//! pipeline the fastest of the smallest microbatch, which is what people run (42 of 47 published
+//! rows that have stages and tell it). Where nothing fits, the memory estimate must be too careful
+//! (the run did happen): then the fastest of the smallest microbatch, too. What the software
+//! decides besides, and nobody published, is run too and widens the spread, but is not chosen from
+//! ([`Row::variants`]).
 //!
 //! Reading files is other crates' business; a row is made from a header and its fields.
 
@@ -18,9 +20,7 @@ use job::config::{
     Accumulation, BatchConfig, DispatchType, Fp8Recipe, JobConfig, ModelChoice, Precision,
 };
 use job::model::{Biases, Experts, Masking, Mlp, Model, Module, Norm, Recompute, presets};
-use job::parallel::{
-    Axis, CpExchange, GradientType, ParallelConfig, RankOrder, Sharding, StageSplit,
-};
+use job::parallel::{CpExchange, GradientType, ParallelConfig, RankOrder, Sharding, StageSplit};
 use job::schedule::Schedule;
 
 pub mod words;
@@ -64,10 +64,10 @@ impl RowCluster {
     /// Reads the transport, or says why nothing can be predicted with it. A row that names only
     /// its scale-up network and has more GPUs than that joins does not tell what joins them.
     pub fn with_transport(self, word: &str) -> Result<Self, String> {
-        let word = word.to_lowercase();
+        let word = words::said(word).to_lowercase();
         let is_scale_up = words::is_scale_up(&word);
         let transport = match words::transport(&word) {
-            None if word.is_empty() => None,
+            None if words::is_no_transport(&word) => None,
             None if is_scale_up && self.gpus <= scale_up_domain(&self) => None,
             None if is_scale_up => {
                 let (own, gpus) = (scale_up_domain(&self), self.gpus);
@@ -99,6 +99,9 @@ pub struct Row {
     pub virtual_stages: Publication,
     /// The cluster.
     pub cluster: RowCluster,
+    /// The column `dp`, where it is not what the GPUs leave for copies of the model: sources write
+    /// shards there, or copies of experts.
+    pub other_dp: Option<u64>,
     /// What the row's author adds.
     pub note: String,
 }
@@ -139,7 +142,7 @@ impl Fields<'_> {
     /// The field of a column; empty where the column or the field is missing.
     fn text(&self, column: &str) -> &str {
         let at = self.header.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
-        at.and_then(|at| self.fields.get(at)).map_or("", |field| field.trim())
+        at.and_then(|at| self.fields.get(at)).map_or("", |field| words::said(field))
     }
 
     /// Whose cluster it was: what the row says, or who published it.
@@ -161,6 +164,18 @@ impl Fields<'_> {
         let digits = text.replace([',', '_'], "");
         let number = digits.parse::<f64>().ok().filter(|number| number.is_finite());
         number.map(Some).ok_or_else(|| Self::problem(column, format!("`{text}` is not a number")))
+    }
+
+    /// A number that may have a unit behind it: `400G`, "400 Gb/s".
+    fn rate(&self, column: &str) -> Result<Option<f64>, RowProblem> {
+        let text = self.text(column);
+        let end = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
+        match text[..end].trim().parse::<f64>() {
+            Ok(rate) if rate.is_finite() && text[end..].to_lowercase().starts_with('g') => {
+                Ok(Some(rate))
+            }
+            _ => self.number(column),
+        }
     }
 
     fn count(&self, column: &str) -> Result<Option<u64>, RowProblem> {
@@ -190,13 +205,13 @@ impl Fields<'_> {
     /// One of some words, however its letters and blanks are written.
     fn word<T: Copy>(&self, column: &str, known: &[(&str, T)]) -> Result<T, RowProblem> {
         let text = self.text(column);
-        let plain = text.to_lowercase().replace(['_', ' '], "-");
-        let found = known.iter().find(|(word, _)| *word == plain);
-        found.map(|(_, value)| *value).ok_or_else(|| {
-            let words = known.iter().map(|(word, _)| *word).filter(|word| !word.is_empty());
-            let words: Vec<&str> = words.collect();
-            Self::problem(column, format!("`{text}` is none of {}", words.join(", ")))
-        })
+        words::meaning(text, known).ok_or_else(|| Self::unknown(column, text, known))
+    }
+
+    fn unknown<T>(column: &str, text: &str, known: &[(&str, T)]) -> RowProblem {
+        let words = known.iter().map(|(word, _)| *word).filter(|word| !word.is_empty());
+        let words: Vec<&str> = words.collect();
+        Self::problem(column, format!("`{text}` is none of {}", words.join(", ")))
     }
 }
 
@@ -217,6 +232,12 @@ impl Row {
             Some(_) => Publication::Published,
             None => Publication::Chosen,
         };
+        let mut job = read_job(&fields)?;
+        let ParallelConfig { tp, cp, pp, dp, .. } = job.parallel;
+        let copies = job.gpus.unwrap_or(1) / (tp * cp * pp).max(1);
+        let divides = copies * tp * cp * pp == job.gpus.unwrap_or(1);
+        let other_dp = dp.filter(|dp| divides && *dp != copies);
+        job.parallel.dp = other_dp.map(|_| copies).or(dp);
         Ok(Self {
             id: fields.text("id").to_owned(),
             source: fields.text("source").to_owned(),
@@ -224,8 +245,9 @@ impl Row {
             measured,
             microbatch: known(fields.count("microbatch")?),
             virtual_stages: known(fields.count("vpp")?),
-            job: read_job(&fields)?,
+            job,
             cluster: read_cluster(&fields)?,
+            other_dp,
             note: fields.text("note").to_owned(),
         })
     }
@@ -396,7 +418,7 @@ fn read_cluster(fields: &Fields<'_>) -> Result<RowCluster, RowProblem> {
     let gpu = words::gpu_name(fields.text("gpu"));
     let gpus = fields.needed("gpus")?;
     let gpus_per_node = fields.count("gpus_per_node")?.unwrap_or(8).clamp(1, gpus.max(1));
-    let (nics, rate) = (fields.count("nics_per_node")?, fields.number("nic_gbps")?);
+    let (nics, rate) = (fields.count("nics_per_node")?, fields.rate("nic_gbps")?);
     let has_rate = rate.is_some_and(|rate| 0.0 < rate);
     let is_published = (has_rate && nics.is_some_and(|nics| 0 < nics)) || gpus <= gpus_per_node;
     let usual = words::usual_nic_gbps(&gpu);
@@ -418,7 +440,9 @@ fn read_cluster(fields: &Fields<'_>) -> Result<RowCluster, RowProblem> {
 
 fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
     let model = read_model(fields)?;
-    let (precision, recipe) = fields.word("precision", &words::PRECISIONS)?;
+    let word = fields.text("precision");
+    let unknown = || Fields::unknown("precision", word, &words::PRECISIONS);
+    let (precision, recipe) = words::precision(word).ok_or_else(unknown)?;
     Ok(JobConfig {
         model: ModelChoice::Shape(Box::new(model)),
         gpus: Some(fields.needed("gpus")?),
@@ -442,11 +466,14 @@ fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
 /// What is computed again: a word, or modules by Megatron-LM's names.
 fn read_recompute(fields: &Fields<'_>) -> Result<Recompute, RowProblem> {
     let text = fields.text("recompute");
-    let names = text.split([',', ';', '+', ' ', '/']).filter(|name| !name.is_empty());
-    let modules: Option<Vec<Module>> = names
-        .map(|name| Module::ALL.iter().find(|(known, _)| *known == name))
-        .map(|known| known.map(|(_, module)| *module))
-        .collect();
+    let names: Vec<&str> =
+        text.split([',', ';', '+', ' ', '/']).filter(|name| !name.is_empty()).collect();
+    // Beside modules "selective" is the one that it stands for alone.
+    let module = |name: &str| match name {
+        "selective" if 1 < names.len() => Some(Module::CoreAttn),
+        name => Module::ALL.iter().find(|(known, _)| *known == name).map(|(_, module)| *module),
+    };
+    let modules: Option<Vec<Module>> = names.iter().map(|name| module(name)).collect();
     if let Some(modules) = modules.filter(|modules| !modules.is_empty()) {
         return Ok(Recompute::Modules(modules));
     }
@@ -483,26 +510,20 @@ fn read_schedule(fields: &Fields<'_>) -> Result<Schedule, RowProblem> {
     let unsaid =
         if 1 < virtual_stages { Schedule::Interleaved } else { Schedule::OneForwardOneBackward };
     let text = words::plain(fields.text("schedule"));
-    if matches!(text.as_str(), "" | "none") {
+    // One stage has no order to choose.
+    if matches!(text.as_str(), "" | "none") || fields.count("pp")?.unwrap_or(1) < 2 {
         return Ok(unsaid);
     }
     let named = words::SCHEDULES.iter().find(|(name, _)| text.contains(name));
-    named.map(|(_, schedule)| *schedule).ok_or_else(|| {
-        let names = words::SCHEDULES.map(|(name, _)| name).join(", ");
-        Fields::problem("schedule", format!("`{text}` is none of {names}"))
-    })
+    let unknown = || Fields::unknown("schedule", &text, &words::SCHEDULES);
+    named.map(|(_, schedule)| *schedule).ok_or_else(unknown)
 }
 
 fn read_parallel(fields: &Fields<'_>) -> Result<ParallelConfig, RowProblem> {
     let mut overlap = Vec::new();
     let words = fields.text("overlap").split([',', ';', '+', ' ', '/']).map(str::trim);
-    for word in words.filter(|word| !word.is_empty() && *word != "none") {
-        if word.eq_ignore_ascii_case("all") {
-            overlap.extend(Axis::ALL);
-            continue;
-        }
-        let axis = Axis::ALL.into_iter().find(|axis| axis.word().eq_ignore_ascii_case(word));
-        overlap.push(axis.ok_or_else(|| {
+    for word in words.filter(|word| !word.is_empty()) {
+        overlap.extend(words::overlap(word).ok_or_else(|| {
             Fields::problem("overlap", format!("`{word}` is none of tp, cp, ep, pp, dp"))
         })?);
     }
@@ -587,25 +608,18 @@ fn read_model(fields: &Fields<'_>) -> Result<Model, RowProblem> {
     let ffn = fields.count("ffn")?.unwrap_or(4 * hidden);
     // Where nothing is said: two matrices of four times the width are GPT's, three are Llama's.
     let unsaid = if ffn == 4 * hidden { Mlp::Gelu } else { Mlp::Gated };
-    let gated = fields.word(
-        "mlp",
-        &[
-            ("", unsaid),
-            ("gated", Mlp::Gated),
-            ("swiglu", Mlp::Gated),
-            ("geglu", Mlp::Gated),
-            ("gelu", Mlp::Gelu),
-            ("relu", Mlp::Gelu),
-            ("squared-relu", Mlp::Gelu),
-        ],
-    )?;
+    let gated = match fields.text("mlp") {
+        "" => unsaid,
+        _ => fields.word("mlp", &words::MLPS)?,
+    };
     let experts = match fields.count("experts")? {
         None | Some(0) => None,
         Some(count) => Some(Experts {
             count,
             top_k: fields.needed("top_k")?,
             shared: fields.count("shared_experts")?.unwrap_or(0),
-            ffn: fields.needed("expert_ffn")?,
+            // One width for all, as Mixtral's.
+            ffn: fields.count("expert_ffn")?.unwrap_or(ffn),
             dense_layers: fields.count("dense_layers")?.unwrap_or(0),
             every: 1,
             groups: 1,
@@ -692,6 +706,8 @@ pub fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use job::parallel::Axis;
+
     use super::*;
 
     const HEADER: &str = "id,source,trust,model,layers,hidden,ffn,heads,kv_heads,vocab,mlp,experts,\
@@ -746,6 +762,18 @@ mod tests {
         }
         expected.push((8, 1));
         assert_eq!(choices, expected);
+    }
+
+    /// 2304 GPUs over 8 and 6 are 48 copies, whatever else the source calls so.
+    #[test]
+    fn copies_are_what_the_gpus_leave() {
+        let own = row(MCORE).unwrap();
+        assert_eq!((own.job.parallel.dp, own.other_dp), (Some(48), None));
+        let other = row(&MCORE.replace(";;48;zero1", ";;16;zero1")).unwrap();
+        assert_eq!((other.job.parallel.dp, other.other_dp), (Some(48), Some(16)));
+        let unit = row(&MCORE.replace(";400;", ";400 Gb/s;")).unwrap();
+        assert!((unit.cluster.nic_gbps - 400.0).abs() < 1e-9);
+        assert!(row(&MCORE.replace(";400;", ";fast;")).is_err());
     }
 
     #[test]

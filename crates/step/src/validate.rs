@@ -250,8 +250,9 @@ fn choose(
         if fit == Fit::Fits {
             spread = (spread.0.min(seconds), spread.1.max(seconds));
         }
-        // Where nothing fits, the smallest microbatch; then the fastest.
-        let micro = if fit == Fit::Fits { 0 } else { chosen.batch.micro };
+        // With a pipeline, and where nothing fits, the smallest microbatch; then the fastest.
+        let is_any = fit == Fit::Fits && chosen.parallel.pp < 2;
+        let micro = if is_any { 0 } else { chosen.batch.micro };
         let key = (fit, micro, seconds);
         if best.as_ref().is_none_or(|(known, _)| key < *known) {
             best = Some((key, Choice { fit, seconds, chosen, prediction }));

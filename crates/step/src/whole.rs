@@ -26,9 +26,9 @@ use traffic::{Counters, NotRun, Outcome};
 use units::Span;
 
 use crate::attribution::critical_path;
-use crate::breakdown;
+use crate::breakdown::{self, Breakdown};
 use crate::costs::Costing;
-use crate::network::{Exchange, Network, Runner, Unserved, summary_of};
+use crate::network::{Engine, Exchange, Network, Runner, Unserved, summary_of};
 use crate::predict::{Assumptions, Prediction, WORST_LINKS, World, events, library_of};
 use crate::timeline::Share;
 use cast::Cast;
@@ -214,6 +214,24 @@ pub fn predict<'a>(
     let sheet = plan.write((seed, 0), detail, most)?;
     let outcome = engine(world.fabric, &sheet.transfers).map_err(Unserved::NotRun)?;
     plan.read(&sheet, &outcome)
+}
+
+/// Where the time of a step on one clock goes if every exchange takes what it takes alone: what the
+/// fabric costs is the difference. The waits that stand for exchanges are run on the engine, which
+/// keeps the clock. `drawn` is the seed and how many steps come before.
+pub fn undisturbed<'a>(
+    world: World<'a>,
+    assumptions: &'a Assumptions,
+    drawn: (u64, u32),
+    engine: &mut Engine<'_>,
+    phases: Prediction,
+) -> Result<Breakdown, Unserved> {
+    let mut plan = Plan::new(world, assumptions, phases)?;
+    let known = Known::alone(&mut plan)?;
+    let how = (Detail::Folded, usize::MAX);
+    let sheet = plan.write_with(drawn, how, Some((&known, &Book::default())))?;
+    let outcome = engine(world.fabric, &sheet.transfers).map_err(Unserved::NotRun)?;
+    Ok(plan.read(&sheet, &outcome)?.prediction.breakdown)
 }
 
 /// Refuses a step that did not end.

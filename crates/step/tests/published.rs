@@ -93,6 +93,18 @@ fn vtrain_by_the_flow_engine() {
     assert!(0.95 <= correlation, "{correlation}");
 }
 
+/// What people run with a pipeline is one sequence at a time; without one the fastest is taken.
+#[test]
+fn an_unpublished_microbatch_of_a_pipeline_is_one_sequence() {
+    let (catalogue, rows) = (catalogue(), Row::read_all(STEPS).unwrap());
+    let micro = |id: &str| {
+        let row = rows.iter().find(|row| row.id == id).expect("it is in the table");
+        predict_row(row, &catalogue, &Assumptions::default(), None).unwrap().chosen.batch.micro
+    };
+    assert_eq!(micro("mcore-h100-70b"), 1);
+    assert!(1 < micro("mcore-h100-1.7b"));
+}
+
 /// The closed form knows no contention; the flow engine's errors are scored by `validate`.
 #[test]
 fn steps_by_the_closed_form() {

@@ -12,7 +12,7 @@ pub struct OpTimes {
     pub start: Time,
     /// The receiver's software had its last byte.
     pub received: Time,
-    /// The sender knew: its NIC had the acknowledgement.
+    /// The sender knew, because its NIC had the acknowledgement, and the receiver had it too.
     pub finish: Time,
 }
 

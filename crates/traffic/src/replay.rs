@@ -1,32 +1,33 @@
 //! The walk through a graph of operations that all engines share, and the one rule of its order.
 //!
-//! It never touches a network: it is told what has finished and answers what may start, so the
-//! engines cannot disagree about dependencies.
+//! It has no network: engines report what has finished, and it returns what may start. So engines
+//! cannot disagree about dependencies.
 //!
 //! # When an operation is over, and what starts then
 //!
-//! * A message has **arrived** ([`OpTimes::received`]) when the receiver's software has its last
-//!   byte: after the sending NIC, all links and switches, and the receiving NIC.
-//! * Its **sender knows** ([`OpTimes::finish`]) when its NIC has the acknowledgement, which the
-//!   receiving NIC sends before its own software knows: one way back after the last byte. Nobody
-//!   acknowledges over the scale-up network, and a wait or a folded channel is over for everybody
-//!   at once: there both instants are one.
+//! * A message has **arrived** ([`received`](crate::OpTimes::received)) when the receiver's
+//!   software has its last byte: after the sending NIC, all links and switches, and the receiving
+//!   NIC.
+//! * Its **sender knows** when its NIC has the acknowledgement, which the receiving NIC sends
+//!   before its own software knows: one way back after the last byte. There are no acknowledgements
+//!   over the scale-up network, and a wait or a folded channel finishes at both ends at once: there
+//!   both instants are one. Where the receiver's software takes longer than the way back the sender
+//!   knows first; the message is over ([`finish`](crate::OpTimes::finish)) when both have happened.
 //! * What waits for a message starts when it has arrived, because it happens there: a receiver
 //!   passes on, reduces, or joins. The one exception is another message from the same place as the
 //!   first ([`Replay::is_patient`]): it starts when the sender knows, because the sender needs its
 //!   buffer back. So a sender's next message waits a round trip, and a chain of ranks does not.
 //! * An operation that waits for several starts with the last of them.
 //! * A run is over when its last operation is; a collective is over when its last rank has
-//!   everything, which the operation that [`write`](crate::collective::write()) returns tells, not
-//!   when the last acknowledgement is back.
+//!   everything, which is when the operation that [`write`](crate::collective::write()) returns is,
+//!   not when the last acknowledgement is back.
 //!
-//! An engine with a clock tells both instants when they come ([`Replay::arrive`],
-//! [`Replay::know`]). One that knows them beforehand tells both at once ([`Replay::finish`]) and
-//! asks [`Replay::start_of`] for the instant.
+//! An engine with a clock reports both instants when they come ([`Replay::arrive`],
+//! [`Replay::know`]). One that knows them beforehand reports both at once ([`Replay::finish`]) and
+//! takes the instant from [`Replay::start_of`].
 
 use units::{Id, IdVec, Time};
 
-use crate::outcome::OpTimes;
 use crate::transfers::{OpId, OpKind, Transfers};
 
 /// The progress of one walk through [`Transfers`].
@@ -71,17 +72,18 @@ impl Replay {
         from(earlier).is_some() && from(earlier) == from(later)
     }
 
-    /// When an operation may start, given when those happened that it waits for: at once if it
-    /// waits for nothing, never (`None`) if one of them never finished.
+    /// When an operation may start: at once if it waits for nothing, never (`None`) if one of those
+    /// that it waits for never finished. `happened` tells of each of these when it had arrived and
+    /// when its sender knew.
     pub fn start_of(
         transfers: &Transfers,
-        happened: &IdVec<OpId, Option<OpTimes>>,
+        happened: impl Fn(OpId) -> Option<(Time, Time)>,
         op: OpId,
     ) -> Option<Time> {
         transfers.after(op).iter().try_fold(Time::ZERO, |latest, &earlier| {
-            let OpTimes { received, finish, .. } = happened[earlier]?;
+            let (arrived, known) = happened(earlier)?;
             let patient = Self::is_patient(transfers, earlier, op);
-            Some(latest.max(if patient { finish } else { received }))
+            Some(latest.max(if patient { known } else { arrived }))
         })
     }
 
@@ -146,7 +148,7 @@ impl Replay {
         self.release(self.first_patient[at]..self.first_follower[at + 1], ready);
     }
 
-    /// Records that an operation has finished for everybody at once, and appends to `ready` those
+    /// Records that an operation has finished at both ends at once, and appends to `ready` those
     /// that may now start.
     pub fn finish(&mut self, op: OpId, ready: &mut Vec<OpId>) {
         self.arrive(op, ready);

@@ -426,4 +426,51 @@ mod tests {
         let both = vec![(at(0.0), Time::MAX, 0.5), (at(0.0), at(2.0), 0.25)];
         assert_eq!(end_at_pace(&both, at(0.0), Span::from_secs_f64(1.0)), at(3.0));
     }
+
+    /// Two connections, a message on each, the second after the first.
+    fn two() -> Transfers {
+        let mut transfers = Transfers::new();
+        let label = transfers.label("a");
+        let ends = |from: usize, to: usize| Connection {
+            from: NodeId::from_index(from),
+            to: NodeId::from_index(to),
+            channel: 0,
+            queue_pairs: 1,
+        };
+        let [one, other] = [ends(0, 1), ends(1, 2)].map(|ends| transfers.connect(ends));
+        let first = transfers.send(one, Bytes::new(7), label, &[]);
+        transfers.send(other, Bytes::new(9), label, &[first]);
+        transfers
+    }
+
+    #[test]
+    fn without_operations_connections_and_labels_are_left_and_new_ones_wait_for_new_ones() {
+        let mut empty = two().without_operations();
+        assert_eq!((empty.ops().len(), empty.connections().len()), (0, 2));
+        let label = empty.label("b");
+        assert_eq!((empty.label_text(LabelId::from_index(0)), empty.label_text(label)), ("a", "b"));
+        let span = Span::from_us(1);
+        let first = empty.add(OpKind::Wait { span }, label, &[]);
+        let second = empty.add(OpKind::Wait { span }, label, &[first]);
+        assert_eq!(empty.after(first), []);
+        assert_eq!(empty.after(second), [first]);
+    }
+
+    /// Levels are those of the connections from one on; what was given before stays, and 0 takes a
+    /// level back.
+    #[test]
+    fn a_service_level_holds_from_a_connection_on() {
+        let mut transfers = two();
+        let level = |transfers: &Transfers| {
+            [0, 1].map(|at| transfers.service_level(ConnectionId::from_index(at)))
+        };
+        transfers.set_service_level(1, 0);
+        assert_eq!(level(&transfers), [0, 0]);
+        transfers.set_service_level(1, 3);
+        assert_eq!(level(&transfers), [0, 3]);
+        transfers.set_service_level(0, 2);
+        assert_eq!(level(&transfers), [2, 2]);
+        transfers.set_service_level(1, 0);
+        assert_eq!(level(&transfers), [2, 0]);
+    }
 }

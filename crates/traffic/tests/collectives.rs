@@ -785,3 +785,69 @@ fn gather_and_scatter_are_bound_by_the_root() {
         assert!((1.0..1.005).contains(&ratio), "{servers} servers, {collective:?}: {ratio}");
     }
 }
+
+/// MSCCL++'s all-pairs on eight GPUs that are cabled to each other: everybody sends every other its
+/// part of the buffer, adds up what came, and sends the sum to all. Two steps of an eighth on every
+/// cable; flags halve a cable's rate below 512 KiB.
+#[test]
+fn all_pairs_takes_an_eighth_on_every_cable_twice() {
+    let mesh = ScaleUp::Mesh(Rate::from_gbps(512));
+    let cluster = Cluster { scale_up: mesh, ..Cluster::hopper(1) };
+    let fabric = cluster.build();
+    let gpus = all_gpus(&fabric);
+    let all = Communicator::new(&fabric, &gpus);
+    let settings = Settings {
+        architecture: Architecture::Cdna3,
+        algorithm: Some("all-pairs".into()),
+        scale_up_efficiency: Some(1.0),
+        ..Settings::default()
+    };
+    let bytes = Bytes::from_mib(1);
+    let transfers =
+        written(&fabric, &all, Collective::AllReduce, bytes.get(), &settings, Detail::Stepwise);
+    let sent = bytes_by_connection(&transfers);
+    assert_eq!(sent.len(), 56, "one connection for each pair");
+    assert!(sent.iter().all(|(_, bytes)| *bytes == 2 * (1 << 20) / 8), "{sent:?}");
+    let messages =
+        transfers.ops().enumerate().filter(|(_, op)| matches!(op.kind, OpKind::Send { .. }));
+    let (mut first, mut second) = (0, 0);
+    for (op, _) in messages {
+        // The sum waits for seven parts.
+        let before = transfers.after(op);
+        let waits: usize = before.iter().map(|earlier| transfers.after(*earlier).len()).sum();
+        *(if waits == 7 { &mut second } else { &mut first }) += 1;
+    }
+    assert_eq!((first, second), (56, 56));
+
+    let took = |kib: u64| {
+        let bytes = Bytes::from_kib(kib);
+        let found = estimate(&fabric, &all, Collective::AllReduce, bytes, &settings).unwrap();
+        assert_eq!(found.plan.algorithm.name(), "all-pairs");
+        found.time.as_secs_f64()
+    };
+    let cable = 512e9 / 8.0;
+    let step = |bytes: f64| 2.0 * bytes / 8.0 / cable;
+    // A workgroup's passes over its part come on top: nearly three, on each of eight channels.
+    let simple = took(16 << 10) - took(8 << 10);
+    let (least, grown) = (step(f64::from(8 << 20)), f64::from(8 << 20) / 8.0 / 8.0);
+    let passes = (simple - least) / grown * 256.0 * 32.0 / 350e-9;
+    assert!((2.8..2.9).contains(&passes), "{passes} passes");
+    let flags = (took(510) - took(254)) / step(f64::from(256 << 10));
+    assert!((1.99..2.01).contains(&flags), "flags take {flags} times as long");
+
+    // Nobody else has it: seven of the GPUs, a switch between them, another vendor's.
+    let serves = |communicator: &Communicator, fabric: &Fabric, settings: &Settings| {
+        let weights = &[][..];
+        let ask = |collective| Ask { fabric, communicator, collective, bytes, settings, weights };
+        let all_pairs =
+            ALGORITHMS.iter().find(|algorithm| algorithm.name() == "all-pairs").unwrap();
+        [Collective::AllReduce, Collective::AllGather].map(|wanted| all_pairs.serves(&ask(wanted)))
+    };
+    assert_eq!(serves(&all, &fabric, &settings), [true, false]);
+    assert_eq!(serves(&Communicator::new(&fabric, &gpus[..7]), &fabric, &settings), [false; 2]);
+    let hopper = Settings { architecture: Architecture::Hopper, ..settings.clone() };
+    assert_eq!(serves(&all, &fabric, &hopper), [false; 2]);
+    let switched = Cluster::hopper(1).build();
+    let behind = Communicator::new(&switched, &all_gpus(&switched));
+    assert_eq!(serves(&behind, &switched, &settings), [false; 2]);
+}

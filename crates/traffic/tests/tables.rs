@@ -130,6 +130,17 @@ fn what_algorithms_write() {
                     let request =
                         Request { collective, bytes, detail, label, settings, plan, weights };
                     write_out(fabric, &mut group, &request, &mut transfers, &[]);
+                    if detail == Detail::Stepwise {
+                        // What is refused as too large is refused by this figure.
+                        let about = plan.algorithm.operations(&ask, plan);
+                        let share = about / transfers.ops().len() as f64;
+                        assert!(
+                            (0.5..=2.0).contains(&share),
+                            "{shape} {name} {}: about {about}, {}",
+                            algorithm.name(),
+                            transfers.ops().len()
+                        );
+                    }
                     write!(table, " | {}", about(fabric, &transfers)).unwrap();
                 }
                 let time = |bytes| {

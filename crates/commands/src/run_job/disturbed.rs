@@ -6,6 +6,7 @@
 //! checkpoint lies half an interval on average.
 
 use fabric::fault::{Fault, FaultKind, Faults};
+use report::number::dollars;
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
 use serde::Serialize;
@@ -51,9 +52,23 @@ pub struct Disturbed {
     pub restart: Option<Restart>,
     /// What the faults cost over all these steps.
     pub cost_s: f64,
+    /// What they would cost if the first of them came at other instants of the step in which it
+    /// does, and the others as long after it; nothing where that would take long, or where some
+    /// never end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instants: Vec<Instant>,
     /// Where the time of the step that is told of goes without them.
     #[serde(skip)]
     pub calm: BreakdownSeconds,
+}
+
+/// What faults would cost at another time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Instant {
+    /// When the first of them comes, on the clock of the steps.
+    pub at_s: f64,
+    /// What all of them cost then.
+    pub cost_s: f64,
 }
 
 /// A fault that comes or goes.
@@ -115,6 +130,8 @@ pub(super) struct Ran {
     pub(super) told: Disturbed,
     /// The step in which the first fault comes: what is told of it on one clock.
     pub(super) whole: Whole,
+    /// Its number in the row.
+    pub(super) shown: usize,
     pub(super) undisturbed_s: f64,
 }
 
@@ -173,18 +190,15 @@ pub(super) fn run(
     let steps = steps(loaded, world, (options.engine, step_s))?;
     let options = several::Options { steps, ..options };
     let calm = several::in_a_row(&*quiet(loaded)?, world, phases.clone(), options, watch)?;
-    let (played, loss) = without_losses(loaded, &calm)?;
-    let rough = several::in_a_row(&played, world, phases.clone(), options, watch)?;
-    let end = |row: &Row| row.ends.last().copied().unwrap_or(Time::ZERO);
-    let lost = loss.filter(|fault| rough.gave_up.is_some() || fault.at < end(&rough));
-    let gave_up = rough.gave_up.as_ref().map(|finding| (finding.at, finding.text.clone()));
-    let over = lost.map(|fault| (fault.at, format!("{}: {}", fault.name, fault.kind.name())));
-    let over = [over, gave_up].into_iter().flatten().min_by_key(|(at, _)| *at);
+    let (rough, mut told) = play(loaded, world, (phases, &calm), options, watch)?;
     let rows = Rows { calm: &calm, rough: &rough };
-    let restart = over.map(|(at, why)| rows.restart(loaded, world, at, why));
-    let mut told = rows.told(loaded, restart);
-    let first = told.faults.iter().map(|fault| fault.at_s).fold(f64::INFINITY, f64::min);
+    let first = told.first_s();
     let shown = shown(&calm, first);
+    for at_s in other_instants(loaded, &told, (&calm, shown), options) {
+        let moved = moved(loaded, at_s - first)?;
+        let (_, other) = play(&moved, world, (phases, &calm), options, watch)?;
+        told.instants.push(Instant { at_s, cost_s: other.cost_s });
+    }
     told.calm = BreakdownSeconds::of(&calm.wholes[shown].prediction.breakdown);
     if !told.costs() {
         let start_s = told.steps[shown].start_s;
@@ -196,7 +210,69 @@ pub(super) fn run(
         }
     }
     let whole = rows.whole(shown, &told);
-    Ok(Ran { undisturbed_s: told.steps[shown].undisturbed_s, told, whole })
+    Ok(Ran { undisturbed_s: told.steps[shown].undisturbed_s, shown, told, whole })
+}
+
+/// The steps with the faults of a scenario, beside those without.
+fn play(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    (phases, calm): (&Prediction, &Row),
+    options: several::Options,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<(Row, Disturbed), Failure> {
+    let (played, loss) = without_losses(loaded, calm)?;
+    let rough = several::in_a_row(&played, world, phases.clone(), options, watch)?;
+    let end = |row: &Row| row.ends.last().copied().unwrap_or(Time::ZERO);
+    let lost = loss.filter(|fault| rough.gave_up.is_some() || fault.at < end(&rough));
+    let gave_up = rough.gave_up.as_ref().map(|finding| (finding.at, finding.text.clone()));
+    let over = lost.map(|fault| (fault.at, format!("{}: {}", fault.name, fault.kind.name())));
+    let over = [over, gave_up].into_iter().flatten().min_by_key(|(at, _)| *at);
+    let rows = Rows { calm, rough: &rough };
+    let restart = over.map(|(at, why)| rows.restart(loaded, world, at, why));
+    let told = rows.told(loaded, restart);
+    Ok((rough, told))
+}
+
+/// At so many instants of a step faults are tried.
+const INSTANTS: usize = 5;
+
+/// Steps of more operations are not run again for every instant.
+const FEW_OPERATIONS: u64 = 400_000;
+
+/// The instants of the step in which the first fault comes at which to try them too.
+fn other_instants(
+    loaded: &Loaded,
+    told: &Disturbed,
+    (calm, shown): (&Row, usize),
+    options: several::Options,
+) -> Vec<f64> {
+    let timed = loaded.scenario.faults.iter().filter(|fault| fault.comes_or_goes());
+    let mut ends = told
+        .faults
+        .iter()
+        .zip(timed)
+        .map(|(fault, config)| fault.until_s.is_some() || config.what.is_loss());
+    let operations = calm.wholes[shown].operations * u64::from(options.steps);
+    if !options.engine.repeats_steps() || FEW_OPERATIONS < operations || !ends.all(|ends| ends) {
+        return Vec::new();
+    }
+    let row = &told.steps[shown];
+    let start_s: f64 = told.steps[..shown].iter().map(|step| step.undisturbed_s).sum();
+    let part = |number: usize| number as f64 / INSTANTS as f64 * row.undisturbed_s;
+    (0..INSTANTS).map(|number| start_s + part(number)).collect()
+}
+
+/// The scenario with its faults that come or go so much later, in seconds.
+fn moved(loaded: &Loaded, later_s: f64) -> Result<Box<Loaded>, Failure> {
+    let mut moved = Box::new(loaded.clone());
+    let later = |at: Span| Span::from_secs_f64((at.as_secs_f64() + later_s).max(0.0));
+    for fault in moved.scenario.faults.iter_mut().filter(|fault| fault.comes_or_goes()) {
+        (fault.at, fault.until) = (later(fault.at), fault.until.map(later));
+    }
+    let faults = Faults::new(loaded.fabric(), &moved.scenario.faults, "faults");
+    moved.faults = faults.map_err(|_| Failure::Run("faults that were checked".to_owned()))?;
+    Ok(moved)
 }
 
 /// The step in which the first fault comes; the first where it comes after all of them.
@@ -266,7 +342,8 @@ impl Rows<'_> {
         }
         let cost_s = steps.iter().map(|step| step.cost_s).sum();
         let calm = BreakdownSeconds::default();
-        Disturbed { faults: timed.collect(), steps, restart, cost_s, calm }
+        let (faults, instants) = (timed.collect(), Vec::new());
+        Disturbed { faults, steps, restart, cost_s, instants, calm }
     }
 
     /// A step as it is told of.
@@ -349,6 +426,32 @@ impl FaultRow {
 }
 
 impl Disturbed {
+    /// When the first fault comes.
+    fn first_s(&self) -> f64 {
+        self.faults.iter().map(|fault| fault.at_s).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The least and the most that they cost, at the instants that were tried and at their own.
+    fn range(&self) -> Option<(f64, f64)> {
+        let costs = || self.instants.iter().map(|one| one.cost_s).chain([self.cost_s]);
+        let range = (costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max));
+        (!self.instants.is_empty()).then_some(range)
+    }
+
+    /// The same in a sentence.
+    fn range_words(&self) -> String {
+        let Some((least, most)) = self.range() else { return String::new() };
+        let tried = self.instants.len();
+        match most - least {
+            ..=COUNTS => format!(" At {tried} instants of the step they cost the same."),
+            _ => format!(
+                " It depends on the instant: {} to {} at {tried} over the step.",
+                span(least.max(0.0)),
+                span(most)
+            ),
+        }
+    }
+
     /// Whether any step takes longer for them.
     pub(super) fn costs(&self) -> bool {
         COUNTS < self.cost_s
@@ -369,7 +472,7 @@ impl Disturbed {
     }
 
     /// What they cost, as a single event, and why; of those that cost nothing, when they would.
-    pub(super) fn verdict(&self, timer_s: f64) -> String {
+    pub(super) fn verdict(&self, timer_s: f64, usd_per_s: f64) -> String {
         let when = |fault: &FaultRow| {
             let until = fault.until_s.map(|until| format!(" to {}", span(until)));
             let FaultRow { on, kind, at_s, .. } = fault;
@@ -381,8 +484,14 @@ impl Disturbed {
         }
         let named = named.join(", ");
         if self.costs() {
-            let mut text =
-                format!("Faults that come or go cost {}, once: {named}.", span(self.cost_s));
+            let usd = match self.cost_s * usd_per_s {
+                few @ ..100.0 => format!("${few:.2}"),
+                many => dollars(many),
+            };
+            let cost = span(self.cost_s);
+            let mut text = format!(
+                "Faults that come or go cost {cost}, once, {usd} of the job's machines: {named}."
+            );
             if self.waits_for_timer(timer_s) {
                 text += &format!(
                     " What was lost when the link died is sent again only when its queue pair's \
@@ -390,7 +499,7 @@ impl Disturbed {
                     span(timer_s)
                 );
             }
-            return text;
+            return text + &self.range_words();
         }
         let saved = if self.cost_s < -COUNTS {
             format!(" (the step is {} shorter: flows meet otherwise)", span(-self.cost_s))
@@ -399,7 +508,8 @@ impl Disturbed {
         };
         let told = self.faults.iter().take(NAMED).map(FaultRow::when_used);
         let told: Vec<String> = told.collect();
-        format!("Faults that come or go cost nothing{saved}: {named}. {}", told.join(" "))
+        let range = self.range_words();
+        format!("Faults that come or go cost nothing{saved}: {named}. {}{range}", told.join(" "))
     }
 
     fn words(&self) -> String {
@@ -453,7 +563,16 @@ impl Disturbed {
                 span(row.cost_s),
             ]);
         }
-        sheet.heading("Faults in the middle").text(self.words()).table(table).chart(self.chart())
+        let sheet = sheet.heading("Faults in the middle").text(self.words()).table(table);
+        if self.instants.is_empty() {
+            return sheet.chart(self.chart());
+        }
+        let mut table =
+            Table::new([("had the first come at", Align::Right), ("they cost", Align::Right)]);
+        for one in &self.instants {
+            table.row([span(one.at_s), span(one.cost_s.max(0.0))]);
+        }
+        sheet.table(table).chart(self.chart())
     }
 
     /// Steps and faults on one clock.
@@ -499,7 +618,7 @@ impl Disturbed {
 
     /// The faults that fall into the step that is drawn, on its own clock: what, from, until.
     pub(super) fn within(&self, step_s: f64) -> Vec<(String, f64, f64)> {
-        let first = self.faults.iter().map(|fault| fault.at_s).fold(f64::INFINITY, f64::min);
+        let first = self.first_s();
         let shown = self.steps.iter().rfind(|row| row.start_s <= first);
         let from = shown.map_or(0.0, |row| row.start_s);
         let told = self.faults.iter().map(|fault| {

@@ -15,9 +15,10 @@ use step::predict::{Prediction, predict_on};
 use units::Span;
 
 use super::disturbed::Disturbed;
+use super::whole::WholeStep;
 use super::{BreakdownSeconds, PhaseRow, Report};
 use crate::change::{Change, Kind};
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 use crate::explain;
 use crate::levers::{self, RunFacts};
 use crate::world::{JobWorld, assumptions};
@@ -89,7 +90,12 @@ impl Verdict {
         (prediction, engine): (&Prediction, Engine),
         report: &Report,
     ) -> Self {
-        let alone = if engine.has_contention() { undisturbed(loaded, world) } else { None };
+        // Each way beside itself: by phases, or on one clock.
+        let alone = match &report.whole {
+            Some(whole) => Some(whole.alone),
+            None if engine.has_contention() => undisturbed(loaded, world),
+            None => None,
+        };
         // A fault is one event: what every step of the day loses is without it.
         let (disturbed, parts) = (report.disturbed(), report.without_faults());
         let step_s = disturbed.map_or(report.step_s, |_| parts.total());
@@ -129,51 +135,42 @@ impl Verdict {
         let verdict =
             Self { text: String::new(), fabric_s, fabric_usd_per_day, exposed_s, limit, levers };
         let timer_s = loaded.scenario.network.settings.nic.timeout.as_secs_f64();
-        let text = verdict.words(
-            report,
-            engine,
-            (step_s, waiting_s, disturbed.map(|it| it.verdict(timer_s))),
-        );
+        let is_fair = engine::leaves_control_out(loaded, engine);
+        let faults = disturbed.map(|it| it.verdict(timer_s, day / 86_400.0));
+        let text = verdict.words(report, (engine, is_fair), (step_s, waiting_s, faults));
         Self { text, ..verdict }
     }
 
     fn words(
         &self,
         report: &Report,
-        engine: Engine,
+        (engine, is_fair): (Engine, bool),
         (step_s, waiting_s, faults): (f64, f64, Option<String>),
     ) -> String {
-        let Self { fabric_s, fabric_usd_per_day, exposed_s, limit, .. } = self;
+        let Self { fabric_s, fabric_usd_per_day, limit, .. } = self;
         let share = fabric_s / step_s;
         let mut text = match share {
             _ if !engine.has_contention() => {
                 "Closed forms know no contention, so what the fabric costs is not told.".to_owned()
             }
+            ..0.0005 if is_slowed(report) => "The fabric costs the step nothing: what is slower \
+                                              than alone on it hides behind computation."
+                .to_owned(),
             ..0.0005 => "The fabric costs nothing: every exchange is as fast as alone.".to_owned(),
             _ => format!(
-                "The fabric costs {} of {} ({:.1} %), ${} a day.",
+                "The fabric costs {} of {} ({:.1} %), ${} a day{}.",
                 span(*fabric_s),
                 span(step_s),
                 100.0 * share,
                 dollars(*fabric_usd_per_day).trim_start_matches('$'),
+                self.other_way(report.whole.as_ref()),
             ),
         };
-        if let Some(exposed_s) = exposed_s.filter(|_| engine.has_contention()) {
-            let all = if share < 0.0005 { "All" } else { "That is contention; all" };
-            text += &format!(
-                " {all} traffic on it that nothing hides takes {} ({:.1} %){}.",
-                span(exposed_s),
-                100.0 * exposed_s / step_s,
-                match share {
-                    0.0005.. if 0.1 * fabric_s < waiting_s => {
-                        format!(", and {} of the cost is bubble that it makes", span(waiting_s))
-                    }
-                    _ => String::new(),
-                }
-            );
-        }
+        text += &self.exposure((engine, is_fair), (step_s, waiting_s));
         if let Some(faults) = faults {
-            text = format!("{faults} {text}");
+            // A day's cost beside a single event's would be read as the event's.
+            let without = text.replacen("The fabric costs", "Without them the fabric costs", 1);
+            text = format!("{faults} {without}");
         }
         text += &format!(" What limits: {limit}.");
         let doubt = report.step_high_s / report.step_low_s - 1.0;
@@ -195,6 +192,66 @@ impl Verdict {
                      most of the error is the same";
         }
         text + "."
+    }
+
+    /// What the cost of the fabric is of, and all traffic on it that nothing hides.
+    fn exposure(
+        &self,
+        (engine, is_fair): (Engine, bool),
+        (step_s, waiting_s): (f64, f64),
+    ) -> String {
+        let (Some(exposed_s), true) = (self.exposed_s, engine.has_contention()) else {
+            return String::new();
+        };
+        let share = self.fabric_s / step_s;
+        let contention = match is_fair {
+            _ if share < 0.0005 => "",
+            false => " That is contention;",
+            true => {
+                " That is contention at fair shares: what congestion control makes of them is not \
+                 in it (--engine packet);"
+            }
+        };
+        let all = if contention.is_empty() { " All" } else { " all" };
+        if exposed_s < 1e-9 {
+            return format!("{contention}{all} traffic on it hides behind computation.");
+        }
+        let waits = 0.0005 <= share && 0.1 * self.fabric_s < waiting_s;
+        let bubble = match waits {
+            true => format!(", and {} of the cost is bubble that it makes", span(waiting_s)),
+            false => String::new(),
+        };
+        format!(
+            "{contention}{all} traffic on it that nothing hides takes {} ({:.1} %){bubble}.",
+            span(exposed_s),
+            100.0 * exposed_s / step_s,
+        )
+    }
+}
+
+/// A phase on the fabric that takes more than this many times as long as alone is slowed.
+const SLOWED: f64 = 1.01;
+
+/// Whether something on the fabric is slower than alone.
+fn is_slowed(report: &Report) -> bool {
+    report.phases.iter().any(|row| row.on_fabric && SLOWED < row.slowdown)
+}
+
+/// Below this share of each other the two ways tell the same of what the fabric costs.
+const ALIKE: f64 = 0.1;
+
+impl Verdict {
+    /// What the other way makes of what the fabric costs.
+    fn other_way(&self, whole: Option<&WholeStep>) -> String {
+        let Some(whole) = whole else {
+            return ", phase by phase (--whole: on one clock)".to_owned();
+        };
+        let by_phases = whole.two_level_fabric_s;
+        let apart = (by_phases - self.fabric_s).abs();
+        if apart < ALIKE * self.fabric_s.max(by_phases) {
+            return String::new();
+        }
+        format!(", on one clock (phase by phase it would be {})", span(by_phases))
     }
 }
 
@@ -283,7 +340,7 @@ fn limit(report: &Report, prediction: &Prediction) -> String {
     let mut text = report.constraint.clone();
     let on_fabric = prediction.phases.iter().filter(|phase| !phase.links.is_empty());
     let worst = on_fabric.max_by(|a, b| lost(a).total_cmp(&lost(b)));
-    if let Some(phase) = worst.filter(|phase| 1.01 < phase.slowdown()) {
+    if let Some(phase) = worst.filter(|phase| SLOWED < phase.slowdown()) {
         let (whose, what) = (words(phase.exchange.kind), phase.exchange.collective.name());
         text += &format!(
             "; on the fabric the {whose} {what}, {:.2} times as long as undisturbed",

@@ -18,6 +18,7 @@ use super::BreakdownSeconds;
 use super::disturbed::{self, Disturbed, Ran};
 use super::prediction::{Predicted, on_engine};
 use super::several;
+use super::verdict;
 use crate::engine::{self, Cost, Engine};
 use crate::failure::Failure;
 use crate::packets::{Budget, Patience};
@@ -83,6 +84,12 @@ pub struct WholeStep {
     /// (`network.packet.forward = "bounded"`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub once: Option<RunOnce>,
+    /// What the fabric costs by phases that are run one by one: each as slow as its slowest group,
+    /// every time.
+    pub two_level_fabric_s: f64,
+    /// Where its time goes if every exchange takes what it takes alone, on the same clock.
+    #[serde(skip)]
+    pub alone: BreakdownSeconds,
 }
 
 /// Equal exchanges that begin on idle links, each of which was run once.
@@ -152,7 +159,8 @@ pub struct Met {
 }
 
 impl WholeStep {
-    fn of(whole: &Whole, two_level_s: f64, undisturbed_s: Option<f64>) -> Self {
+    fn of(whole: &Whole, beside: Beside, undisturbed_s: Option<f64>) -> Self {
+        let Beside { two_level_s, two_level_fabric_s, alone } = beside;
         let (acts, folded_acts) = whole.folded;
         Self {
             operations: whole.operations,
@@ -166,6 +174,8 @@ impl WholeStep {
             disturbed: None,
             exchanges: whole.meetings.iter().map(Exchanged::of).collect(),
             once: whole.once.map(RunOnce::of),
+            two_level_fabric_s,
+            alone,
         }
     }
 
@@ -244,6 +254,40 @@ impl Exchanged {
     }
 }
 
+/// What stands beside a step on one clock.
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    two_level_s: f64,
+    two_level_fabric_s: f64,
+    alone: BreakdownSeconds,
+}
+
+impl Beside {
+    /// Of the step before which there are so many others.
+    fn of(
+        loaded: &Loaded,
+        world: &JobWorld<'_>,
+        step: usize,
+        phases: Prediction,
+        watch: &mut packetsim::Watch<'_>,
+    ) -> Result<Self, Failure> {
+        let two_level_s = BreakdownSeconds::of(&phases.breakdown).total();
+        let by_closed_forms = verdict::undisturbed(loaded, world).map(|parts| parts.total());
+        let drawn = (loaded.scenario.seed, step as u32);
+        let mut run = |fabric: &Fabric, transfers: &Transfers| {
+            // Nothing is sent: flows keep the clock of any engine.
+            engine::run_whole(loaded, fabric, Engine::Flow, transfers, watch)
+        };
+        let assumptions = assumptions(loaded);
+        let alone = whole::undisturbed(world.world(), &assumptions, drawn, &mut run, phases)?;
+        Ok(Self {
+            two_level_s,
+            two_level_fabric_s: by_closed_forms.map_or(0.0, |alone| two_level_s - alone).max(0.0),
+            alone: BreakdownSeconds::of(&alone),
+        })
+    }
+}
+
 /// The scenario without what comes and goes.
 pub(super) fn quiet(loaded: &Loaded) -> Result<Box<Loaded>, Failure> {
     let mut quiet = Box::new(loaded.clone());
@@ -268,25 +312,26 @@ pub(super) fn on_one_clock(
     let quiet = quiet(loaded)?;
     let by_phases = engine.for_whole_clusters();
     let phases = on_engine(&quiet, world, by_phases, patience, watch)?.prediction;
-    let two_level_s = BreakdownSeconds::of(&phases.breakdown).total();
     if Way::needed(loaded) == Way::Whole {
         let options = several::Options { engine, patience, steps: 1 };
-        let Ran { told, mut whole, undisturbed_s } =
+        let Ran { told, mut whole, shown, undisturbed_s } =
             disturbed::run(loaded, world, &phases, options, watch)?;
+        let beside = Beside::of(&quiet, world, shown, phases, watch)?;
         let findings = std::mem::take(&mut whole.findings);
-        let whole_step = WholeStep::of(&whole, two_level_s, Some(undisturbed_s));
+        let whole_step = WholeStep::of(&whole, beside, Some(undisturbed_s));
         let whole_step = WholeStep { disturbed: Some(told), ..whole_step };
         let whole_told = Some((whole_step, findings));
         return Ok(Predicted { prediction: whole.prediction, scaled: None, whole: whole_told });
     }
     let how = (engine, patience);
     let mut budget = Budget::new(patience);
+    let beside = Beside::of(loaded, world, 0, phases.clone(), watch)?;
     let mut whole = whole_step(loaded, world, how, phases, &mut |fabric, transfers| {
         refuse_long(loaded, fabric, engine, transfers, &mut budget)?;
         watch.expected_events = engine::events(loaded, fabric, engine, transfers);
         engine::run_whole(loaded, fabric, engine, transfers, watch)
     })?;
-    let told = WholeStep::of(&whole, two_level_s, None);
+    let told = WholeStep::of(&whole, beside, None);
     let mut findings = std::mem::take(&mut whole.findings);
     findings.extend(uneven(loaded, engine, &told));
     Ok(Predicted { prediction: whole.prediction, scaled: None, whole: Some((told, findings)) })
@@ -314,20 +359,29 @@ const SHARES: f64 = 1.05;
 
 /// What flows leave out where exchanges share links: what congestion control makes of that.
 fn uneven(loaded: &Loaded, engine: Engine, told: &WholeStep) -> Option<String> {
-    if engine.moves_packets() || crate::engine::steps_control(loaded) {
+    let is_fair = engine::leaves_control_out(loaded, engine);
+    let steps_control = engine == Engine::Flow && engine::steps_control(loaded);
+    if !is_fair && !steps_control {
         return None;
     }
     let times = |row: &&Exchanged| row.mean_s / row.alone_s.max(1e-12);
     let row = told.exchanges.iter().max_by(|a, b| times(a).total_cmp(&times(b)))?;
     let times = Some(times(&row)).filter(|times| SHARES < *times)?;
-    Some(format!(
-        "{} of {:.1} takes {times:.2} times as long as alone, with links that are shared evenly at \
-         every instant; congestion control does not share so: \
-         `network.flow.congestion=controlled` steps DCQCN for each flow, --engine packet counts \
-         every packet",
-        row.what,
-        Bytes::new(row.bytes),
-    ))
+    let (what, size) = (&row.what, Bytes::new(row.bytes));
+    let packets = "--engine packet with `network.packet.forward=bounded` counts every packet";
+    let of_rings = "queue pairs of rings send in bursts, which fill queues and cut rates";
+    Some(match is_fair {
+        true => format!(
+            "{what} of {size:.1} takes {times:.2} times as long as alone, with links that are \
+             shared evenly at every instant; congestion control does not share so, and what it \
+             costs is not in the step: {packets}; `network.flow.congestion=controlled` steps DCQCN \
+             for messages, but {of_rings}"
+        ),
+        false => format!(
+            "{what} of {size:.1} takes {times:.2} times as long as alone, with the rates that \
+             DCQCN gives to flows that are even; {of_rings}, and that is not in the step: {packets}"
+        ),
+    })
 }
 
 /// Whether equal exchanges that begin on idle links are run once.

@@ -93,7 +93,10 @@ fn a_cut_fabric_says_so() {
         .path(&fabric, &mut Routes::new(health), routing.as_mut(), &key, 0)
         .unwrap_err();
     let text = error.describe(&fabric);
-    assert_eq!(text, "there is no path from NIC 0 to NIC 3: nothing leads on from NIC 0");
+    assert_eq!(
+        text,
+        "there is no path from NIC 0 to NIC 3: no link that is up leads there from NIC 0"
+    );
 }
 
 /// Golden: what a scenario may write, and that nothing else is accepted.

@@ -22,14 +22,18 @@ impl NoPath {
     /// The same in words, with the fabric's names.
     pub fn describe(&self, fabric: &Fabric) -> String {
         let [from, to, at] = [self.from, self.to, self.stuck_at].map(|node| fabric.name(node));
-        format!("there is no path from {from} to {to}: nothing leads on from {at}")
+        format!("there is no path from {from} to {to}: no link that is up leads there from {at}")
     }
 }
 
 impl fmt::Display for NoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to, stuck_at } = self;
-        write!(f, "there is no path from {from:?} to {to:?}: nothing leads on from {stuck_at:?}")
+        write!(
+            f,
+            "there is no path from {from:?} to {to:?}: no link that is up leads there from \
+             {stuck_at:?}"
+        )
     }
 }
 

@@ -57,6 +57,9 @@ impl FabricConfig {
             2 => &["core", "cores", "pods", "pod_gpus"],
             _ => &[],
         };
+        if self.tiers.is_some_and(|asked| asked as usize != tiers) {
+            idle.key("tiers", &why, "another fabric.topology");
+        }
         for key in above {
             idle.part_of(key, &why, "fabric.tiers");
         }

@@ -167,7 +167,7 @@ struct Tallies {
     groups: Vec<Tally>,
     /// The links that were met at the node that is looked at, with their groups.
     met: Vec<(u32, LinkId)>,
-    /// By link: its group; empty if nobody will ask.
+    /// By link: its group; empty if it is not needed.
     group_of: Vec<u32>,
 }
 

@@ -18,7 +18,7 @@ struct List {
 pub(super) struct Lists<T> {
     lists: Vec<List>,
     pool: Vec<T>,
-    /// Blocks that nobody uses, by the logarithm of their length.
+    /// Free blocks, by the logarithm of their length.
     free: [Vec<u32>; 32],
 }
 

@@ -83,7 +83,7 @@ impl MaxMin {
         }
     }
 
-    /// Makes a tight link slack if it holds nobody back and could carry all that is promised.
+    /// Makes a tight link slack if it holds no flow back and could carry all that is promised.
     pub(super) fn loosen(&mut self, link: u32) {
         let state = &self.links[link as usize];
         if state.slack || state.waiting || state.free != 0.0 {

@@ -120,7 +120,7 @@ impl Simulation<'_, '_> {
         edges.iter().find(is_hit).or(edges.first()).copied()
     }
 
-    /// The planner looks again.
+    /// The planner runs again.
     pub(super) fn planned(&mut self) {
         self.paths.plan(self.transfers);
         self.reroute();
@@ -139,7 +139,7 @@ impl Simulation<'_, '_> {
             0.0 => self.followed(),
             later => self.schedule(self.now + later, Event::Followed),
         }
-        // Measurements alone keep nobody waiting.
+        // Measurements alone do not keep a run going.
         let is_work = |event: Event| !matches!(event, Event::Measured | Event::Followed);
         let mut entries = self.calendar.iter();
         if self.progress.next() < f64::INFINITY || entries.any(|Reverse((_, one))| is_work(*one)) {

@@ -506,12 +506,19 @@ impl Simulation<'_, '_> {
         total - self.network.capacity(id)
     }
 
+    /// The tier of the switch whose queue is before a link.
+    fn tier_before(&self, link: usize) -> u8 {
+        let from = self.fabric.links()[LinkId::from_index(link)].from;
+        self.fabric.nodes()[from].tier
+    }
+
     /// When a queue is looked at next.
     fn tick_at(&mut self, link: usize) {
-        let now = self.now;
+        let (now, tier) = (self.now, self.tier_before(link));
         let Some(controlled) = &mut self.controlled else { return };
         let place = controlled.queue_of[link] as usize;
-        let (tick, least) = (controlled.tick, controlled.control.marks_from.as_f64());
+        let marks = controlled.control.marks_at(tier);
+        let (tick, least) = (controlled.tick, marks.from.as_f64());
         let queue = &controlled.queues[place];
         let wait = if least <= queue.bytes {
             tick
@@ -542,11 +549,11 @@ impl Simulation<'_, '_> {
             return;
         }
         self.pass_queue(link);
-        let id = SolverLink::from_index(link);
+        let (id, tier) = (SolverLink::from_index(link), self.tier_before(link));
         let packet = self.settings.wire.packet.as_f64();
         let Some(controlled) = &mut self.controlled else { return };
         let length = controlled.queue(link).map_or(0.0, |queue| queue.bytes);
-        let share = controlled.control.marked(length);
+        let share = controlled.control.marks_at(tier).share(length);
         let apart = controlled.control.dcqcn.notify_every.as_secs_f64() * (1.0 - 1e-9);
         for flow in self.network.crossing(id) {
             let Some(sender) = controlled.sender_of(flow) else { continue };

@@ -32,6 +32,11 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Every exchange takes what it takes undisturbed.
+    pub(super) fn alone(plan: &mut Plan<'_>) -> Result<Self, Unserved> {
+        Ok(Self { estimates: plan.estimates()?, ..Self::default() })
+    }
+
     /// How long an exchange takes; nothing where it is to be run.
     pub(super) fn span(&self, number: usize, who: Who, exchange: Exchange) -> Option<Span> {
         if self.run.contains(&number) {
@@ -73,7 +78,7 @@ pub(super) fn run(
     how: (Detail, usize),
     engine: &mut Engine<'_>,
 ) -> Result<(Sheet, Outcome, Once), Unserved> {
-    let mut known = Known { estimates: plan.estimates()?, ..Known::default() };
+    let mut known = Known::alone(plan)?;
     let mut alone: BTreeMap<Who, Alone> = BTreeMap::new();
     let order = plan.write_with(drawn, how, Some((&known, &Book::default())))?.made;
     let order: Vec<Who> = order.into_iter().map(|made| made.who).collect();

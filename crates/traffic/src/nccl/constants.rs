@@ -35,7 +35,8 @@ impl Architecture {
     /// The generation whose scale-up network has this name in the catalogue.
     pub fn of_scale_up(name: &str) -> Option<Self> {
         match name {
-            "nvlink3" => Some(Self::Ampere),
+            // Volta's tables differ little from Ampere's, and neither has NVLS.
+            "nvlink2" | "nvlink3" => Some(Self::Ampere),
             "nvlink4" => Some(Self::Hopper),
             "nvlink5" => Some(Self::Blackwell),
             "xgmi" | "xgmi2" => Some(Self::Cdna3),

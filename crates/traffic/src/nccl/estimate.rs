@@ -124,8 +124,9 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
     let mut longest = 0.0;
     let efficiency =
         settings.scale_up_efficiency.unwrap_or(settings.architecture.scale_up_efficiency());
-    let nic_rate = match (shape.nic_rate, settings.host_rate) {
-        (Some(nic), Some(host)) => Some(nic.min(host.scaled(1.0 / settings.wire_efficiency))),
+    let host_rate = settings.host_rate.map(|host| host.scaled(1.0 / settings.wire_efficiency));
+    let nic_rate = match (shape.nic_rate, host_rate) {
+        (Some(nic), Some(host)) => Some(nic.min(host)),
         (nic, _) => nic,
     };
     let round_trip_s = if 1 < shape.domains { Ways::of(ask).round_trip_s() } else { 0.0 };
@@ -142,14 +143,19 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         let answers = rounds * phase.answer * round_trip_s;
         let posting = 1e-6 * phase.posts * constants::proxy_us(settings, shape, phase.protocol);
         let links = inside.max(mesh).max(nic);
-        let slowed = (inside.max(mesh) / phase.efficiency).max(nic / phase.net_efficiency);
+        // What the software reaches is a share of the NIC, not of what its host keeps up with.
+        let free = over(phase.nic, shape.nic_rate, settings.wire_efficiency);
+        let slowed_nic = (free / phase.net_efficiency).max(nic);
+        let slowed = (inside.max(mesh) / phase.efficiency).max(slowed_nic);
         let moving = slowed.max(posting).max(phase.channels_s);
         times.latency_s += phase.latency_s;
         times.answers_s += (answers - phase.overlap_s - moving).max(0.0);
         if let (Some(window), Some(line)) = (settings.window, nic_rate) {
             let line = line.bytes_per_s() * settings.wire_efficiency;
-            let stall = window.stall_s(phase.first_message, 0.0, round_trip_s, line);
-            times.answers_s += phase.new_connections * stall;
+            let least = window.least_s(phase.first_message, 0.0, round_trip_s, line);
+            // Who moves more slowly than the line waits less for its window.
+            let anyway = phase.first_message * moving / phase.nic.max(phase.first_message).max(1.0);
+            times.answers_s += phase.new_connections * (least - anyway).max(0.0);
         }
         times.drain_s += phase.drain_s;
         times.links_s += links;
@@ -159,9 +165,7 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
             times.limit = match () {
                 () if slowed.max(phase.channels_s) < posting => Limit::Posting,
                 () if slowed < phase.channels_s => Limit::Channels,
-                () if inside.max(mesh) / phase.efficiency <= nic / phase.net_efficiency => {
-                    Limit::Nic
-                }
+                () if inside.max(mesh) / phase.efficiency <= slowed_nic => Limit::Nic,
                 () => Limit::ScaleUp,
             };
         }

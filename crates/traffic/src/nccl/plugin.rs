@@ -72,3 +72,49 @@ impl Plugin {
         matches!(self, Self::AwsP5 | Self::AwsP5en)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nccl::Settings;
+
+    /// aws-ofi-nccl, `platform_data_map`: all three platforms set buffers and chunks of
+    /// point-to-point messages, those with NVLink SHARP its chunks too; what somebody has set
+    /// stays.
+    #[test]
+    fn a_plugin_sets_what_nobody_else_has() {
+        let (kib, mib) = (Bytes::from_kib(512), Bytes::from_mib(8));
+        let set = |plugin| {
+            let settings = Settings::default().with_plugin(plugin);
+            let Settings { buffer, p2p_net_chunk, nvls_chunk, nvls_tree_chunk, .. } = settings;
+            assert_eq!(settings.plugin, Some(plugin));
+            (buffer, p2p_net_chunk, nvls_chunk, nvls_tree_chunk)
+        };
+        assert_eq!(set(Plugin::AwsP4d), (mib, kib, None, None));
+        assert_eq!(set(Plugin::AwsP5), (mib, kib, Some(kib), Some(kib)));
+        assert_eq!(set(Plugin::AwsP5en), (mib, kib, Some(kib), Some(kib)));
+        let usual = Settings::default();
+        assert_eq!(set(Plugin::Internal), (usual.buffer, usual.p2p_net_chunk, None, None));
+        let own = Bytes::from_kib(96);
+        let mine = Settings {
+            buffer: own,
+            p2p_net_chunk: own,
+            nvls_chunk: Some(own),
+            nvls_tree_chunk: Some(own),
+            ..usual
+        };
+        let kept = mine.with_plugin(Plugin::AwsP5);
+        assert_eq!((kept.buffer, kept.p2p_net_chunk), (own, own));
+        assert_eq!((kept.nvls_chunk, kept.nvls_tree_chunk), (Some(own), Some(own)));
+    }
+
+    #[test]
+    fn efa_comes_with_the_plugin_of_its_instance() {
+        let of = |architecture, gbps| Plugin::of_efa(architecture, Some(Rate::from_gbps(gbps)));
+        assert_eq!(of(Architecture::Ampere, 100), Plugin::AwsP4d);
+        assert_eq!(of(Architecture::Hopper, 100), Plugin::AwsP5);
+        assert_eq!(of(Architecture::Hopper, 200), Plugin::AwsP5en);
+        assert_eq!(of(Architecture::Blackwell, 400), Plugin::AwsP5en);
+        assert_eq!(Plugin::of_efa(Architecture::Hopper, None), Plugin::AwsP5en);
+    }
+}

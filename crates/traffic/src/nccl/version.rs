@@ -83,17 +83,26 @@ impl Version {
         ("2.30", Self::V2_30),
     ];
 
-    /// The version whose name a text holds after "NCCL ", as logs and their readers write it:
-    /// "NCCL 2.18.5".
+    /// The version that a text tells of, as logs, packages and their readers write it:
+    /// "NCCL 2.18.5", "NCCL version 2.21.5+cuda12.4", `nccl-2.27.3-1`. Of a version whose source was
+    /// not read the nearest that was.
     pub fn in_text(text: &str) -> Option<Self> {
-        let (_, after) = text.split_once("NCCL ")?;
-        let known = Self::ALL.iter().find(|(name, _)| {
-            let rest = after.strip_prefix(name);
-            rest.is_some_and(|rest| !rest.starts_with(|letter: char| letter.is_ascii_digit()))
-        });
-        known.map(|(_, version)| *version)
+        let lower = text.to_lowercase();
+        lower.match_indices("nccl").find_map(|(at, name)| {
+            let after = lower[at + name.len()..].trim_start_matches([' ', '-', '_', '=', ':']);
+            let after = after.strip_prefix("version").unwrap_or(after);
+            let after = after.trim_start_matches([' ', '=', ':', 'v']).strip_prefix("2.")?;
+            let digits = after.split(|letter: char| !letter.is_ascii_digit()).next()?;
+            // Minor numbers have two digits at most.
+            let minor: usize = digits.parse().ok().filter(|minor| *minor < 100)?;
+            let known = minor.clamp(OLDEST, OLDEST + Self::ALL.len() - 1) - OLDEST;
+            Some(Self::ALL[known].1)
+        })
     }
 }
+
+/// The minor number of the oldest in [`Version::ALL`].
+const OLDEST: usize = 18;
 
 #[cfg(test)]
 mod tests {
@@ -105,7 +114,13 @@ mod tests {
         assert_eq!(Version::in_text("NCCL 2.18.5, aws-ofi-nccl 1.7.3"), Some(Version::V2_18));
         assert_eq!(Version::in_text("(GB200 NVL72, NCCL 2.26)"), Some(Version::V2_26));
         assert_eq!(Version::in_text("NCCL 2.180"), None);
-        assert_eq!(Version::in_text("NCCL 2.9.6"), None);
-        assert_eq!(Version::in_text("2.26.2"), None);
+        assert_eq!(Version::in_text("2.26.2, RCCL 2.22"), None);
+        assert_eq!(Version::in_text("NCCL_ALGO=Ring, nccl-2.27.3-1"), Some(Version::V2_27));
+        assert_eq!(Version::in_text("NCCL version 2.21.5+cuda12.4"), Some(Version::V2_21));
+        // The nearest that was read.
+        assert_eq!(Version::in_text("NCCL 2.9.6"), Some(Version::V2_18));
+        assert_eq!(Version::in_text("NCCL 2.99"), Some(Version::V2_30));
+        let name = |of: usize| Version::ALL[of].0;
+        assert_eq!((name(0), name(12)), ("2.18", "2.30"));
     }
 }
