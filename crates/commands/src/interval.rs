@@ -266,9 +266,12 @@ impl Interval {
     /// class of its own had such inputs too, so their errors have that in them.
     pub fn of(half: &HalfWidth, ends: Option<(f64, f64)>) -> Self {
         let HalfWidth { log, class, rows, clusters, is_borrowed } = half;
-        let mut why = format!(
-            "80 %, from {rows} measurements of {clusters} clusters ({class}) and from wider classes"
-        );
+        let count = |number: usize, word: &str| {
+            let plural = if number == 1 { "" } else { "s" };
+            format!("{number} {word}{plural}")
+        };
+        let (rows, clusters) = (count(*rows, "measurement"), count(*clusters, "cluster"));
+        let mut why = format!("80 %, from {rows} of {clusters} ({class}) and from wider classes");
         let (mut below, mut above) = (*log, *log);
         if let Some((low, high)) = ends.filter(|_| *is_borrowed) {
             // What a class of its own would be off by in one direction is in neither: they add up.

@@ -76,6 +76,14 @@ impl JobConfig {
             if self.moe.loads.is_some() {
                 idle.key("moe.skew", "`loads` says how experts are loaded", "leave out `loads`");
             }
+            let is_plain = match self.moe.dispatcher {
+                Some(dispatcher) => dispatcher == Dispatcher::AllToAll,
+                None => experts.groups <= experts.group_limit,
+            };
+            if is_plain {
+                let why = "a plain all-to-all sends a copy for each expert, wherever it is";
+                idle.key("moe.limit", why, "job.moe.dispatcher=deepep");
+            }
             if self.parallel.ep == 1 {
                 let why = "every rank has all experts: no token is sent";
                 let used_by = "job.parallel.ep above 1";

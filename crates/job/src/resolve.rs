@@ -249,6 +249,14 @@ fn layout(check: &mut Check, config: &JobConfig, site: &Site) -> Layout {
             format!("tp·cp·pp·dp = {tp}·{cp}·{pp}·{dp} = {product}, not the job's {gpus}; {fit}"),
         );
     }
+    if config.parallel.dp.is_none() && config.gpus.is_none() && product < available {
+        let idle = available - product;
+        let message = format!(
+            "left out: tp·cp·pp = {replica} does not divide the cluster's {available} GPUs; with \
+             dp = {dp} {idle} of them are idle"
+        );
+        check.unwise("parallel.dp", message);
+    }
     if site.gpus < gpus.max(product) {
         let fit = match site.gpus / replica {
             0 => format!("even dp = 1 needs {replica}"),
@@ -386,8 +394,13 @@ fn experts(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout
     // Ranks among which the experts of a layer can be spread.
     let (count, copies) = (experts.count, tp * cp * dp / etp);
     let ranks = if tp == etp { "dp·cp" } else { "tp·cp·dp/etp" };
+    let pp = layout.pp;
+    let left_out = match config.parallel.dp {
+        Some(_) => String::new(),
+        None => format!(", with the dp = {dp} that tp·cp·pp = {} leaves", tp * cp * pp),
+    };
     for (parts, what) in
-        [(copies, format!("{ranks} = {copies}")), (count, format!("{count} experts"))]
+        [(copies, format!("{ranks} = {copies}{left_out}")), (count, format!("{count} experts"))]
     {
         if !parts.is_multiple_of(ep) {
             let both = divisors(copies).into_iter().filter(|d| count.is_multiple_of(*d));

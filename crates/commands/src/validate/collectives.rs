@@ -15,7 +15,7 @@ use traffic::collective::{
     ALGORITHMS, Collective, Communicator, Detail, Group, Limit, Lowered, Wanted, lower,
 };
 use traffic::nccl::estimate::at_ends;
-use traffic::nccl::{self, Architecture, Initiator, Plugin, Settings, Usage, Version};
+use traffic::nccl::{self, Architecture, Initiator, Plugin, Protocol, Settings, Usage, Version};
 use traffic::{Transfers, collective};
 use units::{Bytes, Rate, Span};
 
@@ -43,6 +43,7 @@ pub(super) struct Row {
     pub(super) origin: String,
     collective: Collective,
     algorithm: Option<String>,
+    protocol: Option<Protocol>,
     sharp: Usage,
     bytes: u64,
     measured: Measured,
@@ -58,31 +59,99 @@ fn origin<'a>(text: &dyn Fn(&str) -> &'a str) -> String {
     words.into_iter().find(|word| !word.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// A collective, as tables and nccl-tests call it: `all_reduce_perf`, `AllToAll`, `sendrecv`.
+/// A collective, as tables, nccl-tests and frameworks call it: `all_reduce_perf`, `AllToAll`,
+/// `sendrecv`, `ncclAllGather`, `reduce_scatter_tensor`, `bcast`; kernels for experts by what they
+/// do, and messages by what measures them.
 fn collective_of(text: &str) -> Option<Collective> {
-    let letters = |text: &str| text.to_lowercase().replace(['_', '-', ' '], "");
-    let word = letters(text);
-    let word = word.strip_suffix("perf").unwrap_or(&word);
-    let word = if word == "alltoallv" { "alltoall" } else { word };
-    Collective::ALL.into_iter().find(|known| letters(known.name()) == word)
+    const OTHERS: [(&str, Collective); 10] = [
+        ("dispatch", Collective::MoeDispatch),
+        ("combine", Collective::MoeCombine),
+        ("alltoall", Collective::AllToAll),
+        ("allreduce", Collective::AllReduce),
+        ("allgather", Collective::AllGather),
+        ("reducescatter", Collective::ReduceScatter),
+        ("bcast", Collective::Broadcast),
+        ("pingpong", Collective::SendRecv),
+        ("lat", Collective::SendRecv),
+        ("p2p", Collective::SendRecv),
+    ];
+    let letters = letters(text);
+    let word = letters.strip_suffix("perf").unwrap_or(&letters);
+    let whole = Collective::ALL.into_iter().find(|known| self::letters(known.name()) == word);
+    let has = |&&(name, _): &&(&str, Collective)| match name {
+        // `ib_write_lat`, but not whatever has these letters.
+        "lat" => word.starts_with("ib") && word.ends_with(name),
+        "p2p" => word == name,
+        _ => word.contains(name),
+    };
+    whole.or_else(|| OTHERS.iter().find(has).map(|(_, collective)| *collective))
 }
 
-/// An algorithm, by our name or NCCL's; none where the library chose.
-fn algorithm_of(text: &str) -> Result<Option<&'static str>, String> {
-    let letters = |text: &str| text.to_lowercase().replace(['_', '-', ' '], "");
-    let word = match letters(text).as_str() {
-        "" | "auto" | "default" => return Ok(None),
-        "collnet" | "collnetdirect" => "sharp".to_owned(),
-        "direct" | "msccl" => "allpairs".to_owned(),
+/// Letters and digits alone, lower case.
+fn letters(text: &str) -> String {
+    text.to_lowercase().chars().filter(|letter| letter.is_alphanumeric()).collect()
+}
+
+/// An algorithm by our name or NCCL's and a protocol, each where one is named: `Ring`, `NVLSTree`,
+/// `ring-ll128`, "Tree (LL)", `Simple`.
+fn choice_of(text: &str) -> Result<(Option<&'static str>, Option<Protocol>), String> {
+    let whole = letters(text);
+    const CHOSEN: [&str; 7] = ["", "auto", "default", "nccl", "rccl", "nccldefault", "none"];
+    if CHOSEN.contains(&whole.as_str()) {
+        return Ok((None, None));
+    }
+    let parts = text.split([' ', '-', '_', '/', '+', '(', ')', ',', ':']).map(letters);
+    let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+    let protocol = Protocol::ALL.into_iter().find(|known| parts.contains(&letters(known.name())));
+    let is_protocol = |part: &&String| protocol.is_some_and(|it| **part == letters(it.name()));
+    let rest: String = parts.iter().filter(|part| !is_protocol(part)).cloned().collect();
+    let word = match rest.as_str() {
+        "" => return Ok((None, protocol)),
+        "collnet" | "collnetdirect" | "nvlssharp" => "sharp".to_owned(),
+        // What a message of all GPUs to all is called where no ring or tree is.
+        "direct" | "msccl" | "mscclpp" | "oneshot" | "twoshot" => letters("allpairs"),
+        "doublebinarytree" | "doubletree" | "dbtree" => "tree".to_owned(),
+        "ce" => letters("copy-engine"),
+        word if word.starts_with("symmetric") => "symmetric".to_owned(),
         word => word.to_owned(),
     };
     let mut names = ALGORITHMS.iter().map(|algorithm| algorithm.name());
     let known = names.find(|name| letters(name) == word);
-    known.map(Some).ok_or_else(|| format!("algorithm: `{text}` is not known"))
+    match known {
+        Some(name) => Ok((Some(name), protocol)),
+        None => Err(format!("algorithm: `{text}` is not known")),
+    }
+}
+
+/// A number as tables have it: digits in groups, sizes as nccl-tests takes them (`512M`, `1GiB`).
+fn number_of(text: &str) -> Option<f64> {
+    let digits = text.replace([',', '_'], "");
+    let plain = digits.parse::<f64>().ok();
+    let size = || digits.parse::<Bytes>().ok().map(|bytes| bytes.get() as f64);
+    let of_nccl_tests = || {
+        let (number, unit) = digits.split_at(digits.len().checked_sub(1)?);
+        let shift = match unit.to_ascii_lowercase().as_str() {
+            "k" => 10,
+            "m" => 20,
+            "g" => 30,
+            _ => return None,
+        };
+        let number: f64 = number.trim().parse().ok()?;
+        Some(number * f64::from(1_u32 << shift))
+    };
+    let number = plain.or_else(of_nccl_tests).or_else(size)?;
+    (number.is_finite() && 0.0 <= number).then_some(number)
 }
 
 fn in_order((one, other): (f64, f64)) -> (f64, f64) {
     (one.min(other), one.max(other))
+}
+
+/// The word that follows a setting's name in a note: "NCCL_ALGO=Ring", "MIN_NCHANNELS 32".
+fn setting<'a>(note: &'a str, name: &str) -> Option<&'a str> {
+    let (_, after) = note.split_once(name)?;
+    let after = after.trim_start_matches(['=', ' ', ':']);
+    after.split(|letter: char| !letter.is_alphanumeric()).next().filter(|word| !word.is_empty())
 }
 
 /// Whether an algorithm reduces in the switches between servers.
@@ -101,13 +170,13 @@ impl Row {
     pub(super) fn read(header: &[String], fields: &[String]) -> Result<Self, String> {
         let text = |column: &str| {
             let at = header.iter().position(|name| name == column);
-            at.and_then(|at| fields.get(at)).map_or("", |field| field.trim())
+            at.and_then(|at| fields.get(at)).map_or("", |field| words::said(field))
         };
         let number = |column: &str| match text(column) {
             "" => Ok(None),
-            word => match word.parse::<f64>() {
-                Ok(number) if number.is_finite() && 0.0 <= number => Ok(Some(number)),
-                _ => Err(format!("{column}: `{word}` is not a number")),
+            word => match number_of(word) {
+                None => Err(format!("{column}: `{word}` is not a number")),
+                number => Ok(number),
             },
         };
         let needed = |column: &str| {
@@ -120,7 +189,11 @@ impl Row {
             (None, Some(rate)) if 0.0 < rate => Measured::BusBandwidth(rate),
             _ => return Err("measured_us: neither a time nor a bandwidth was measured".to_owned()),
         };
-        let named = algorithm_of(text("algorithm"))?;
+        let note = text("note");
+        let (named, protocol) = choice_of(text("algorithm"))?;
+        // What NCCL was told, where the column does not say.
+        let named = named.or_else(|| choice_of(setting(note, "NCCL_ALGO")?).ok()?.0);
+        let protocol = protocol.or_else(|| choice_of(setting(note, "NCCL_PROTO")?).ok()?.1);
         let gpus = needed("gpus")?;
         let gpu = words::gpu_name(text("gpu"));
         let gpus_per_node = number("gpus_per_node")?.map_or(gpus.min(8), |n| n as u64).max(1);
@@ -148,11 +221,12 @@ impl Row {
                 false => Usage::Disabled,
             },
             algorithm: named.map(str::to_owned),
+            protocol,
             bytes: needed("bytes")?,
             measured,
             harness_s: 1e-6 * number("harness_us")?.unwrap_or(0.0),
             cluster: cluster.map_err(|reason| format!("transport: {reason}"))?,
-            note: text("note").to_owned(),
+            note: note.to_owned(),
         })
     }
 
@@ -276,7 +350,8 @@ impl Row {
         let architecture = gpu.and_then(|gpu| Architecture::of_scale_up(&gpu.scale_up_name));
         let defaults = library.clone();
         let is_message = self.is_message();
-        let is_off = self.note.contains("NVLS off");
+        let is_off =
+            self.note.contains("NVLS off") || setting(&self.note, "NVLS_ENABLE") == Some("0");
         let sharp = (self.sharp == Usage::Enabled).then(|| "sharp".to_owned());
         let version = Version::in_text(&self.note).or_else(|| Version::in_text(&self.source));
         let least = ["MIN_CTAS", "MIN_NCHANNELS"].into_iter().find_map(|key| self.noted(key));
@@ -296,6 +371,7 @@ impl Row {
                 _ => defaults.symmetric,
             },
             algorithm: self.algorithm.clone().or(sharp),
+            protocol: self.protocol.or(defaults.protocol),
             least_channels: least.unwrap_or(defaults.least_channels),
             ..defaults
         };
@@ -318,9 +394,7 @@ impl Row {
 
     /// The number that follows a word in the note: "NCCL_MIN_CTAS=24", "MIN_NCHANNELS 32".
     fn noted(&self, key: &str) -> Option<u32> {
-        let (_, after) = self.note.split_once(key)?;
-        let digits = after.trim_start_matches(['=', ' ']);
-        digits.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+        setting(&self.note, key)?.parse().ok()
     }
 
     /// How long it takes.
@@ -398,10 +472,35 @@ mod tests {
         assert_eq!(collective_of("alltoall_perf"), Some(Collective::AllToAll));
         assert_eq!(collective_of("SendRecv"), Some(Collective::SendRecv));
         assert_eq!(collective_of("scan"), None);
-        assert_eq!(algorithm_of("NVLSTree"), Ok(Some("nvls_tree")));
-        assert_eq!(algorithm_of("CollnetChain"), Ok(Some("collnet-chain")));
-        assert_eq!(algorithm_of("Auto"), Ok(None));
-        assert!(algorithm_of("star").is_err());
+        for (text, meant) in [
+            ("ncclAllGather", Collective::AllGather),
+            ("reduce_scatter_tensor", Collective::ReduceScatter),
+            ("bcast", Collective::Broadcast),
+            ("deepep_dispatch", Collective::MoeDispatch),
+            ("ib_write_lat", Collective::SendRecv),
+        ] {
+            assert_eq!(collective_of(text), Some(meant), "{text}");
+        }
+        assert_eq!(choice_of("NVLSTree"), Ok((Some("nvls_tree"), None)));
+        assert_eq!(choice_of("CollnetChain"), Ok((Some("collnet-chain"), None)));
+        assert_eq!(choice_of("NCCL default"), Ok((None, None)));
+        assert_eq!(choice_of("Ring/LL128"), Ok((Some("ring"), Some(Protocol::Ll128))));
+        assert_eq!(choice_of("Tree (LL)"), Ok((Some("tree"), Some(Protocol::Ll))));
+        assert_eq!(choice_of("Simple"), Ok((None, Some(Protocol::Simple))));
+        assert!(choice_of("star").is_err());
+        assert_eq!(setting("NCCL_ALGO=Ring NCCL_PROTO=LL", "NCCL_PROTO"), Some("LL"));
+        for (text, bytes) in [
+            ("1,073,741,824", Some(1 << 30)),
+            ("1G", Some(1 << 30)),
+            ("1GiB", Some(1 << 30)),
+            ("512M", Some(512 << 20)),
+            ("64 KiB", Some(64 << 10)),
+            ("1e9", Some(1_000_000_000)),
+            ("many", None),
+            ("-1", None),
+        ] {
+            assert_eq!(number_of(text).map(|number| number as u64), bytes, "{text}");
+        }
         let chain = row("a,all_reduce,collnet_chain,H100,64,8,infiniband,,1073741824,300");
         assert_eq!((chain.sharp, chain.cluster.gpu.as_str()), (Usage::Enabled, "h100-sxm"));
     }

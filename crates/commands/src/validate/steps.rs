@@ -48,6 +48,9 @@ pub(super) fn predict(
     if row.job.schedule != verdict.chosen.schedule && 1 < row.job.parallel.vpp {
         notes.push("without interleaving".to_owned());
     }
+    if let (Some(other), Some(dp)) = (row.other_dp, row.job.parallel.dp) {
+        notes.push(format!("dp {dp} by the GPUs, not {other}"));
+    }
     if row.cluster.nics == Publication::Chosen {
         notes.push(format!("NICs of {} Gb/s assumed", row.cluster.nic_gbps));
     }
