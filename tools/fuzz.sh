@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fires at every reader, or those named, for so many seconds each: tools/fuzz.sh SECONDS [TARGET …]
+# Fires at every reader, or those named, for so many seconds of a processor each:
+# tools/fuzz.sh SECONDS [TARGET …]
 # JOBS processes side by side (one for each processor), each target in SHARDS of them (1) with seeds
 # from SEED (1) on. FUZZ is a binary that was built before; OUT (target/fuzz) keeps what breaks a
 # reader. Prints the sums of each target; exits with 1 if anything broke.
@@ -20,8 +21,8 @@ for ((shard = first; shard < first + ${SHARDS:-1}; shard++)); do
     printf "$shard %s\n" "${targets[@]}"
 done |
     nice -n 19 xargs -P "${JOBS:-$(nproc)}" -L 1 \
-        sh -c '"$0" --seconds "$1" --out "$2" --seed "$3" "$4" || true' \
-        "$FUZZ" "$seconds" "$out" > "$out/log-$first"
+        sh -c 'timeout "$3" "$0" --seconds "$1" --out "$2" --seed "$4" "$5" || true' \
+        "$FUZZ" "$seconds" "$out" $((3600 + 100 * seconds)) > "$out/log-$first"
 grep -A 1 '^FIND' "$out/log-$first" || true
 awk -v wanted="${#targets[@]}" -v shards="${SHARDS:-1}" '
     NF == 5 && $2 + 0 == $2 { executions[$1] += $2; cpu[$1] += $3; finds[$1] += $5; ended++ }
@@ -34,7 +35,7 @@ awk -v wanted="${#targets[@]}" -v shards="${SHARDS:-1}" '
         }
         close("sort")
         printf "%-16s %12d %8.0f %6d\n", "all", all, time, found
-        # A process that was ended by its own watch prints no line of sums.
+        # A process that its own watch ended, or that waited for ever, prints no line of sums.
         if (ended < wanted * shards) print wanted * shards - ended " processes did not end"
         exit !(found == 0 && ended == wanted * shards)
     }' "$out/log-$first"

@@ -41,7 +41,7 @@ pub(crate) fn command_line() -> clap::Command {
 const EXAMPLES: &str = "\
 Examples:
   fatflow presets                      what can I start from?
-  fatflow init small-16 > my.toml      a file of one's own
+  fatflow init own > my.toml           a file for a cluster of your own, with its job
   fatflow check my.toml --print        every value, and where it came from
   fatflow topo my.toml                 what is this fabric?
 

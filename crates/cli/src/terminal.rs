@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anstream::AutoStream;
 use commands::meter::Meter;
@@ -13,7 +14,7 @@ use report::{Answer, ErrorEnvelope, Mistake};
 use scenario::{Colour, Loaded, Purpose, Request, Style, load};
 use units::Unused;
 
-use crate::arguments::{Global, PatienceArgument, ScenarioArgument, SeedsArgument};
+use crate::arguments::{self, Global, PatienceArgument, ScenarioArgument, SeedsArgument};
 use crate::flags::Flags;
 use crate::interrupt::Interrupt;
 use crate::progress::Line;
@@ -297,7 +298,12 @@ impl Terminal {
         let about = || answer::about(loaded, answer, &again);
         let sheet = || answer.sheet().with_unused(&unused);
         if let Some(path) = &self.global.report {
-            let page = answer::page(command, loaded, &sheet(), about().as_ref(), &again);
+            let mut page = answer::page(command, loaded, &sheet(), about().as_ref(), &again);
+            match page.subtitle.last_mut() {
+                Some(line) => *line += &format!(", {}", today()),
+                None => page.subtitle.push(today()),
+            }
+            page.footer = page.footer.replacen(VERSION, arguments::VERSION, 1);
             let html = page.html();
             files::save_bytes(path, html.as_bytes())?;
             let (path, size) = (path.display(), html.len().div_ceil(1000));
@@ -410,7 +416,7 @@ fn progress_line(progress: &Progress, seconds: f64) -> String {
     let Progress { at, events, operations_left, expected_events, .. } = progress;
     let rate = *events as f64 / seconds.max(1e-3);
     let mut line = format!(
-        "simulated {at:.2}, {} M events, {:.1} M/s, {operations_left} to finish",
+        "simulated {at:.2}, {} M events, {:.1} M/s, {operations_left} operations to finish",
         events / 1_000_000,
         rate / 1e6
     );
@@ -428,6 +434,26 @@ pub(crate) fn width(stream: &impl IsTerminal) -> usize {
         || std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| (20..10_000).contains(width));
     let size = || size.map_or(WIDTH_WITHOUT_TERMINAL, |(width, _)| usize::from(width.0));
     said().unwrap_or_else(size)
+}
+
+/// The day, in UTC, on which a page is made: `SOURCE_DATE_EPOCH` where equal bytes are wanted.
+#[expect(clippy::disallowed_methods, reason = "it dates a page, and changes no result")]
+fn today() -> String {
+    let said = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.trim().parse().ok());
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    day(said.unwrap_or_else(now))
+}
+
+/// The day of a second since 1970 (Howard Hinnant's civil_from_days).
+fn day(seconds: u64) -> String {
+    let days = seconds / 86_400 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let date = of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    format!("{:04}-{month:02}-{date:02}", year + 400 * era)
 }
 
 #[cfg(test)]
@@ -454,6 +480,15 @@ mod tests {
     }
 
     #[test]
+    fn seconds_have_days() {
+        let noon = 43_200;
+        assert_eq!(day(noon), "1970-01-01");
+        assert_eq!(day(951_782_400 + noon), "2000-02-29");
+        assert_eq!(day(1_767_225_599), "2025-12-31");
+        assert_eq!(day(4_107_542_400), "2100-03-01");
+    }
+
+    #[test]
     fn progress_says_how_long_it_will_still_take() {
         let mut progress = Progress {
             at: units::Time::from_ps(1_500_000_000),
@@ -463,8 +498,11 @@ mod tests {
             expected_events: 80_000_000,
         };
         let line = progress_line(&progress, 2.0);
-        assert_eq!(line, "simulated 1.50ms, 20 M events, 10.0 M/s, 7 to finish; about 6s left");
+        assert_eq!(
+            line,
+            "simulated 1.50ms, 20 M events, 10.0 M/s, 7 operations to finish; about 6s left"
+        );
         progress.expected_events = 0;
-        assert!(progress_line(&progress, 2.0).ends_with("7 to finish"));
+        assert!(progress_line(&progress, 2.0).ends_with("7 operations to finish"));
     }
 }

@@ -515,11 +515,13 @@ fn an_advice_says_what_time_has_left_out() {
         |more: &[&str]| desk.run(&[&["advise", "small-16", "--seeds", "2"], more].concat());
     let layouts = &advise(&["--budget", "1500ms", "--json"]).json()["result"]["layouts"];
     let count = |key: &str| layouts[key].as_u64().unwrap();
-    assert_eq!(count("looked_at") + count("unseen"), 300, "{layouts}");
+    // 300 that are drawn, and those beside the best three.
+    let drawn = count("looked_at") + count("unseen");
+    assert!((300..=700).contains(&drawn), "{layouts}");
     assert!(300 < count("mixes"));
     let hasty = advise(&["--budget", "5ms"]).out;
     let hasty = hasty.split_whitespace().collect::<Vec<_>>().join(" ");
     let start = "Not everything was tried in ";
-    assert!(hasty.contains(start) && hasty.contains("more time than --budget 5.000ms"), "{hasty}");
+    assert!(hasty.contains(start) && hasty.contains("at most 5.000ms are given"), "{hasty}");
     assert!(hasty.contains("Left out:") && hasty.contains(" changes ("), "{hasty}");
 }

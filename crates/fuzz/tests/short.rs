@@ -34,3 +34,22 @@ fn a_run_is_the_same_run_again() {
     };
     assert_eq!(run(), run());
 }
+
+/// What once broke a reader (`tests/finds/TARGET-HASH`, as the fuzzer writes it) does no more.
+#[test]
+fn what_was_found_stays_mended() {
+    let finds = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/finds");
+    let mut tried = 0;
+    for entry in std::fs::read_dir(finds).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let (name, _) = name.rsplit_once('-').unwrap();
+        let target = TARGETS.iter().find(|target| target.name == name);
+        let target = target.unwrap_or_else(|| panic!("no target `{name}`"));
+        let began = commands::meter::Meter::start();
+        (target.read)(&std::fs::read(&path).unwrap());
+        assert!(began.cpu_s() < fuzz::MAX_SECONDS, "{} takes long", path.display());
+        tried += 1;
+    }
+    assert!(0 < tried);
+}

@@ -28,7 +28,8 @@ pub(crate) struct Arguments {
     /// Run every scenario with each of these values; several such flags combine
     #[arg(long, value_name = "KEY=VALUE,...")]
     vary: Vec<String>,
-    /// The job on RoCE, tuned RoCE, Spectrum-X, InfiniBand, Ultra Ethernet, with boxes and cards
+    /// The job on RoCE, tuned RoCE, Spectrum-X, InfiniBand, Ultra Ethernet, each with its own boxes
+    /// (all of their ports, whatever `fabric.radix` says) and cards
     #[arg(long, requires = "scenarios", conflicts_with_all = ["told", "history"])]
     networks: bool,
     /// The article's two tables instead, from its own inputs and from better sources
@@ -69,7 +70,7 @@ impl Arguments {
             terminal.answer("compare", None, &report)?;
             return Ok(terminal.ending());
         }
-        let (scenarios, given) = match (self.networks, &self.scenarios[..]) {
+        let (scenarios, (given, notes)) = match (self.networks, &self.scenarios[..]) {
             (true, [one]) => {
                 let request = terminal.request(None, Purpose::Settings);
                 (Vec::new(), compare::on_networks(one, &request)?)
@@ -78,7 +79,7 @@ impl Arguments {
                 let reason = "--networks takes one scenario".to_owned();
                 return Err(Failure::Usage(reason).into());
             },
-            (false, several) => (several.to_vec(), Vec::new()),
+            (false, several) => (several.to_vec(), Default::default()),
         };
         let options = Options {
             scenarios,
@@ -88,6 +89,7 @@ impl Arguments {
             vary: self.vary.clone(),
             seeds: self.seeds.seeds,
             given,
+            notes,
         };
         let line = terminal.line("comparing");
         let tell = |text: &str| line.tell(text, 0, 0);

@@ -56,7 +56,12 @@ impl Arguments {
             terminal.interrupt.heeded(|| explain::effect(key, &loaded, &bench, of))
         };
         match explained.finding {
-            None => explained.effect = Some(effect(&self.key)?),
+            None => {
+                let only = explained.entries.first().filter(|_| explained.entries.len() == 1);
+                let own = only.filter(|entry| !entry.key.contains('*'));
+                let key = own.map_or_else(|| self.key.clone(), |entry| entry.key.clone());
+                explained.effect = Some(effect(&key)?);
+            }
             Some(finding) => {
                 // A table is no value that could be doubled.
                 let is_value = |key: &&&str| !explain::is_table(key);

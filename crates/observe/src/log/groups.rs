@@ -263,7 +263,7 @@ fn merge(all: &mut Notes, notes: &Notes) {
 
 fn highest_channel(notes: &Notes) -> u32 {
     let channels = notes.next.keys().chain(notes.previous.keys()).map(|(channel, _)| *channel);
-    channels.max().map_or(0, |channel| channel + 1)
+    channels.max().map_or(0, |channel| channel.saturating_add(1))
 }
 
 /// The rings, as far as lines name them.
@@ -318,7 +318,7 @@ fn without_names(left: Vec<Notes>) -> Option<Communicator> {
         merge(&mut all, notes);
         channels = channels.max(notes.channels.or(notes.listed_channels).unwrap_or(0));
     }
-    let size = all.highest_rank? + 1;
+    let size = all.highest_rank?.checked_add(1)?;
     let channels = if channels == 0 { highest_channel(&all) } else { channels };
     let id = "no name: ranks are those that connections name".to_owned();
     let rings = rings(&all, size, channels);
