@@ -155,6 +155,17 @@ class Restart(Record):
 
 
 @dataclass(eq=False)
+class Instant(Record):
+    """What faults would cost at another time."""
+
+    at_s: float
+    """When the first of them comes, on the clock of the steps."""
+
+    cost_s: float
+    """What all of them cost then."""
+
+
+@dataclass(eq=False)
 class Disturbed(Record):
     """Steps with faults that come or go, beside the same without."""
 
@@ -169,6 +180,11 @@ class Disturbed(Record):
 
     restart: Optional[Restart] = None
     """How the job ended and what that costs, if it did."""
+
+    instants: list[Instant] = field(default_factory=list)
+    """What they would cost if the first of them came at other instants of the step in which it does,
+    and the others as long after it; nothing where that would take long, or where some never end.
+    """
 
 
 @dataclass(eq=False)
@@ -259,6 +275,11 @@ class WholeStep(Record):
 
     exchanges: list[Exchanged]
     """Exchanges on the fabric, and which of them met."""
+
+    two_level_fabric_s: float
+    """What the fabric costs by phases that are run one by one: each as slow as its slowest group,
+    every time.
+    """
 
     undisturbed_s: Optional[float] = None
     """The step on one clock without what comes and goes; only where something does."""
@@ -2484,6 +2505,9 @@ class ComparisonVerdict(Record):
     ties: list[str]
     """Those that cannot."""
 
+    recommended: Optional[str] = None
+    """The column whose tokens cost the least; nothing where work or sizes differ."""
+
 
 @dataclass(eq=False)
 class StepDifference(Record):
@@ -2599,6 +2623,9 @@ class Comparison(Result):
 
     targets: list[TargetRow] = field(default_factory=list)
     """What the columns should reach, met or missed; each name begins with its column's."""
+
+    notes: list[str] = field(default_factory=list)
+    """What has to be known of the columns."""
 
     left_out: list[str] = field(default_factory=list)
     """Columns that an interrupt has left out."""
@@ -4580,6 +4607,7 @@ __all__ = [
     "HopWait",
     "Imbalance",
     "Initialised",
+    "Instant",
     "Interval",
     "Iterations",
     "JobLinks",

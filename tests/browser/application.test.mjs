@@ -101,7 +101,7 @@ test("what people ask of a scenario is a button, and its answer says which is be
     const run = Number(page.url().match(/run\/(\d+)/)[1]);
     return (await (await fetch(`${server.address}/api/runs`)).json()).find((one) => one.id === run);
   };
-  const asked = { "Non-blocking": /oversubscription 1:1 has the shortest step/, "queue pairs": /qps (8|16|32) has the shortest step/, "RoCE": /A tie within the model's error.*roce's step is/s };
+  const asked = { "Non-blocking": /oversubscription 1:1 has the shortest step/, "queue pairs": /qps (8|16|32) has the shortest step/, "RoCE": /A tie within the model's error.*yours/s };
   for (const [question, answer] of Object.entries(asked)) {
     await show(page, "#/");
     await page.click(`#questions button:not([disabled]):has-text("${question}")`);
@@ -117,10 +117,17 @@ test("what people ask of a scenario is a button, and its answer says which is be
   await page.selectOption('#flap [name="on"]', { index: 1 });
   assert.match(await page.textContent("#flap"), /in place of the scenario's own fault, not on top/);
   assert.deepEqual(await serious(page), []);
+  // What cannot be is said at the form, and nothing runs.
+  await page.selectOption('#flap [name="often"]', "again");
+  await page.fill('#flap [name="down for"]', "2s");
   await page.click("#flap .primary");
-  await page.waitForSelector("#view iframe", { timeout: 60_000 });
+  await page.waitForSelector("#flap .wrong");
+  assert.match(await page.textContent("#flap .wrong"), /down for 2s of every 500ms/);
+  await page.selectOption('#flap [name="often"]', "once");
+  await page.click("#flap .primary");
+  await page.waitForSelector("#view iframe", { timeout: 180_000 });
   const flapped = await shown();
-  assert.match(flapped.name, /: leaf 0 - spine 0 flaps$/);
+  assert.match(flapped.name, /: leaf 0 - spine 0 is down once$/);
   assert.match(flapped.figures.verdict, /fault/i);
   const asRun = await (await fetch(`${server.address}/api/runs/${flapped.id}/scenario.toml`)).text();
   assert.match(asRun, /on = "NIC 0"[\s\S]*on = "leaf 0 - spine 0"/, "on top of the scenario's own");
@@ -324,6 +331,10 @@ test("the fabric is drawn from the cluster to a port, over time", async () => {
   await page.fill("#moment", String(Math.floor(film.at_s.length / 2)));
   await differs(early, "another moment looks otherwise");
 
+  const ends = [film.links.to, film.links.from].map((of) => film.nodes.name[of[most]]);
+  await page.fill('[aria-label="find a link"]', ends.join(" - "));
+  await page.waitForSelector(".found button");
+  assert.match(await page.textContent(".found"), new RegExp(`${ends[1]} → ${ends[0]}`), "a link is found as faults name it");
   await page.fill('[aria-label="find a link"]', "edge 1");
   await page.click(".found button >> nth=0");
   assert.ok(Number(await page.getAttribute("canvas", "data-zoom")) > 1, "it zooms to what was found");
@@ -340,6 +351,65 @@ test("the fabric is drawn from the cluster to a port, over time", async () => {
   await page.waitForTimeout(200);
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth) <= 1, "it fits a phone");
   assert.deepEqual(complaints, []);
+  await browser.close();
+  await server.kill();
+});
+
+test("somebody's first cluster, what does not fit, what is ticked, and what cannot be undone", async () => {
+  const server = await serve(folder());
+  const { browser, page, complaints } = await open();
+  await page.goto(server.address);
+  await page.evaluate(() => localStorage.setItem("fatflow", 'from = "small-16"\nname = "Mine"\ncluster.gpus = 256\njob.gpus = 256\njob.model = "llama3-70b"\nfabric.tiers = 2\njob.parallel.dp = 128\njob.batch.sequences = 128\n'));
+  await page.reload();
+  // What has too little memory gets a layout that fits, to click.
+  await page.waitForSelector("#problems .remedy");
+  assert.match(await page.textContent("#problems"), /a GPU of stage 0 needs/);
+  await page.click("#problems .remedy");
+  await page.waitForSelector("#problems li.good");
+  // Settings are found by words in any order, and by what people call them.
+  await page.click("#tab-form");
+  for (const [words, key] of [["nics per server", "cluster.nics_per_node"], ["reach model", "job.model"], ["pairs queue", "network.routing.qps"]]) {
+    await page.fill("#filter", words);
+    assert.equal(await page.locator(`[data-key="${key}"]`).count(), words === "reach model" ? 0 : 1, words);
+  }
+  await page.fill("#filter", "");
+  // Errors of a terminal are told as text.
+  const bad = 'from = "small-16"\n[[faults]]\non = "NIC 0"\nat = "1ms"\nwhat = { kind = "flap", period = "500ms", down = "2s" }\n';
+  const failed = await run(server.address, { name: "Bad", command: "run", scenarios: [bad] });
+  assert.equal(failed.status, "failed");
+  await page.goto(`${server.address}/#/run/${failed.id}`);
+  await page.reload();
+  const told = await page.locator("#view [role=status]").innerText();
+  assert.match(told, /down for 2s of every 500ms/);
+  assert.match(told, /in scenario\.toml, line \d/);
+  assert.doesNotMatch(told, /[╭╰│─]/);
+  // A change that is tried offers to be compared with what it was tried from, and ticks nothing.
+  const base = await run(server.address, { name: "Base", command: "run", scenarios: ['from = "small-128"\nname = "Base"\n'] });
+  await page.goto(`${server.address}/#/run/${base.id}`);
+  await page.reload();
+  await page.click(".levers button >> nth=0");
+  await page.waitForSelector(".with-parent:not([disabled])", { timeout: 60_000 });
+  assert.match(await page.textContent(".with-parent"), new RegExp(`Compare with run ${base.id}`));
+  await page.click('button:has-text("Copy the link")');
+  await page.waitForSelector(".copied");
+  await show(page, "#/runs");
+  assert.equal(await page.isDisabled("#compare"), true);
+  assert.match(await page.textContent("#compare"), /\(0\)/);
+  await page.check(`[aria-label="tick run ${base.id}"]`);
+  assert.match(await page.textContent("#compare"), /\(1\)/);
+  await page.click("#untick");
+  assert.match(await page.textContent("#compare"), /\(0\)/);
+  // Forgetting is asked twice.
+  await page.click(`[aria-label="forget run ${failed.id}"]`);
+  assert.equal(await page.locator(`[aria-label="tick run ${failed.id}"]`).count(), 1);
+  await page.click(`[aria-label="really forget run ${failed.id}"]`);
+  await page.waitForFunction((id) => !document.querySelector(`[aria-label="tick run ${id}"]`), failed.id);
+  assert.deepEqual(await serious(page), []);
+  await show(page, "#/");
+  await page.selectOption("#presets", "own");
+  await page.waitForFunction(() => /cluster/.test(document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText));
+  await page.waitForSelector("#problems li.good");
+  assert.deepEqual(complaints.filter((words) => !words.includes("sandbox")), []);
   await browser.close();
   await server.kill();
 });

@@ -4,7 +4,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
-import { fatflow, folder, open } from "./common.mjs";
+import { fatflow, folder, open, serious } from "./common.mjs";
 
 const home = folder();
 const bench = new URL("../../scenarios/bench/", import.meta.url).pathname;
@@ -17,6 +17,7 @@ const pages = [
   ["packets", ["run", join(bench, "incast-32.toml"), "--engine", "packet"], ["distribution", "timeline", "line", "heat", "histogram", "tree"]],
   ["traffic", ["traffic", "small-128"], ["bars", "distribution", "area", "heat"]],
   ["compare", ["compare", "small-16", "small-128"], ["bars", "dots"]],
+  ["queue pairs", ["compare", "small-16", "--vary", "network.routing.qps=1,2,4,8,16,32", "--seeds", "4"], ["bars", "dots"]],
   ["deployments", ["compare", "gpt4-azure", "llama3-meta-roce", "deepseek-v2", "grok4-colossus", "--engine", "analytic"], ["bars", "dots"]],
   ["validate", ["validate", "--engine", "analytic"], ["dots", "scatter"]],
   ["sweep", ["sweep", "show", join(home, "study"), "--goal", "step_s", "--goal", "mfu"], ["parallel", "scatter", "bars"]],
@@ -64,8 +65,12 @@ for (const [name, words, kinds] of pages) {
           return own.width > 0 && (own.left < box.left - 2 || own.right > box.right + 2);
         }).map((text) => text.textContent));
         assert.deepEqual(clipped, [], `no text leaves its figure at ${width} pixels`);
+        const hidden = await page.$$eval("table", (all) => all.filter((one) => one.offsetWidth > one.parentElement.clientWidth + 1).map((one) => one.textContent.slice(0, 60)));
+        if (width === 1280) assert.deepEqual(hidden, [], "every table has room");
       }
     }
+    assert.deepEqual(await serious(page), [], "axe finds nothing serious");
+    assert.match(await page.textContent("header.page"), /20\d\d-\d\d-\d\d/, "the page says when it was made");
     const textures = () => page.locator("[fill^='url(#texture-']").count();
     const before = await textures();
     const paper = await page.pdf({ format: "A4" });

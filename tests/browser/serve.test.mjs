@@ -135,6 +135,10 @@ test("keys complete and explain themselves, the keyboard reaches everything, axe
   await page.hover(".cm-line:nth-child(3) >> text=qps");
   await page.waitForSelector(".cm-tooltip .help");
   assert.match(await page.textContent(".cm-tooltip .help"), /network\.routing\.qps.*[Qq]ueue pairs/s);
+  // What is unwise is said with what is wrong; a text that scrolls is reached by the keyboard.
+  await write(page, `from = "small-16"\n[fabric]\nradix = 512\nleaf = { switch = "spectrum-4" }\n${"# more\n".repeat(60)}`);
+  await page.waitForSelector("#problems li.warning");
+  assert.match(await page.textContent("#problems li.warning"), /Warning: .*radix.* is 512.*128 ports/);
   for (const hash of ["#/", "#/runs"]) {
     await page.evaluate((hash) => { location.hash = hash; }, hash);
     await page.waitForTimeout(200);

@@ -2,7 +2,8 @@
 //! that makes it again.
 //!
 //! A terminal shows it in a few lines below the heading, a page as a table with the scenario to
-//! copy, JSON as an object. It has no date: the same question gives the same bytes.
+//! copy, JSON as an object. It has no date: the same question gives the same bytes. The command
+//! line writes the day above a page.
 
 use fabric::summary::{TierSummary, back_end_tiers};
 use fabric::topology::GENERIC_SWITCH;

@@ -20,6 +20,9 @@ pub struct Check {
     pub valid: bool,
     /// What is wrong.
     pub problems: Vec<Complaint>,
+    /// What is valid and unwise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Complaint>,
     /// Layers of each stage of the job, in the order of the model, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stage_layers: Vec<u64>,
@@ -60,6 +63,7 @@ pub fn run(loaded: &Loaded, detail: Detail) -> Check {
     Check {
         valid: true,
         problems: Vec::new(),
+        warnings: loaded.warnings.iter().map(complaint).collect(),
         stage_layers,
         inherited: loaded.inherited(),
         values: (detail == Detail::Values).then(|| loaded.resolved()),
@@ -69,21 +73,10 @@ pub fn run(loaded: &Loaded, detail: Detail) -> Check {
 
 /// The verdict on a scenario that could not be loaded.
 pub fn refusal(problems: &Problems) -> Check {
-    let complaint = |problem: &scenario::Problem| {
-        let place = problem.place.as_ref();
-        let position = place.map(|place| place.line_and_column());
-        Complaint {
-            message: problem.message.clone(),
-            key: problem.key.clone(),
-            help: problem.help.clone(),
-            file: place.map(|place| place.source.name.to_string()),
-            line: position.map(|(line, _)| line),
-            column: position.map(|(_, column)| column),
-        }
-    };
     Check {
         valid: false,
         problems: problems.0.iter().map(complaint).collect(),
+        warnings: Vec::new(),
         stage_layers: Vec::new(),
         inherited: None,
         values: None,
@@ -91,9 +84,26 @@ pub fn refusal(problems: &Problems) -> Check {
     }
 }
 
+fn complaint(problem: &scenario::Problem) -> Complaint {
+    let place = problem.place.as_ref();
+    let position = place.map(|place| place.line_and_column());
+    Complaint {
+        message: problem.message.clone(),
+        key: problem.key.clone(),
+        help: problem.help.clone(),
+        file: place.map(|place| place.source.name.to_string()),
+        line: position.map(|(line, _)| line),
+        column: position.map(|(_, column)| column),
+    }
+}
+
 impl Answer for Check {
     fn sheet(&self) -> Sheet {
         let mut sheet = Sheet::new().text(&self.title);
+        for Complaint { message, help, .. } in &self.warnings {
+            let help = help.as_ref().map_or_else(String::new, |help| format!("; {help}"));
+            sheet = sheet.note(format!("Warning: {message}{help}."));
+        }
         if !self.stage_layers.is_empty() {
             let words = job::stages::in_words(&self.stage_layers);
             sheet = sheet.text(format!("Layers of its stages: {words}."));

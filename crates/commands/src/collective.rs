@@ -453,14 +453,10 @@ impl Answer for Report {
             ("algorithm", Align::Left),
             ("protocol", Align::Left),
             ("channels", Align::Right),
-            ("busiest link", Align::Left),
+            ("busiest link", Align::Right),
         ]);
         for row in &self.rows {
-            let link = if row.limiting_link.is_empty() {
-                String::new()
-            } else {
-                format!("{} ({:.0} %)", row.limiting_link, 100.0 * row.limiting_utilisation)
-            };
+            let load = format!("{:.0} %", 100.0 * row.limiting_utilisation);
             table.row([
                 row.bytes.to_string(),
                 format!("{:.1}", row.time_us),
@@ -470,7 +466,7 @@ impl Answer for Report {
                 row.algorithm.to_owned(),
                 row.protocol.to_owned(),
                 row.channels.to_string(),
-                link,
+                if row.limiting_link.is_empty() { String::new() } else { load },
             ]);
         }
         let Self { title, collective, gpus, engine, .. } = self;
@@ -481,7 +477,10 @@ impl Answer for Report {
         if 1 < self.rows.len() || !self.measured.is_empty() {
             sheet = sheet.chart(self.chart());
         }
-        sheet = sheet.table(table);
+        sheet = self
+            .busiest_links()
+            .into_iter()
+            .fold(sheet.table(table), |sheet, links| sheet.text(links));
         if let Some(seeds) = &self.seeds {
             sheet = sheet.text(format!(
                 "Times and bandwidths are the mean of {} seeds; links are those of seed {}.",
@@ -515,6 +514,23 @@ impl Answer for Report {
 }
 
 impl Report {
+    /// Which link is the busiest, by size.
+    fn busiest_links(&self) -> Option<String> {
+        let named = |row: &&Row| !row.limiting_link.is_empty();
+        let rows: Vec<&Row> = self.rows.iter().filter(named).collect();
+        let runs = rows.chunk_by(|one, next| one.limiting_link == next.limiting_link);
+        let words = runs.map(|run| {
+            let last = run.last().map_or(0, |row| row.bytes);
+            format!("{} (up to {})", run[0].limiting_link, Bytes::new(last))
+        });
+        let words: Vec<String> = words.collect();
+        match &words[..] {
+            [] => None,
+            [_] => Some(format!("Busiest link: {}.", rows[0].limiting_link)),
+            _ => Some(format!("Busiest link: {}.", words.join(", "))),
+        }
+    }
+
     /// The figures of the largest size, and of the smallest.
     fn headline(&self) -> Sheet {
         let (Some(first), Some(last)) = (self.rows.first(), self.rows.last()) else {

@@ -11,7 +11,7 @@ use fabric::summary::Summary;
 use report::Answer;
 use report::number::significant;
 use scenario::file::Reported;
-use scenario::{Extent, Loaded, Request, load, preset};
+use scenario::{Extent, Loaded, Request, ScenarioFile, load, preset};
 use serde::Serialize;
 use units::Unused;
 
@@ -56,6 +56,8 @@ pub struct Options {
     /// Scenarios with settings of their own, each with what its column is called; beside
     /// `scenarios`.
     pub given: Vec<(String, Request)>,
+    /// What has to be known of them.
+    pub notes: Vec<String>,
 }
 
 /// Scenarios side by side.
@@ -83,6 +85,9 @@ pub struct Report {
     /// What the columns should reach, met or missed; each name begins with its column's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetRow>,
+    /// What has to be known of the columns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Columns that an interrupt has left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
@@ -90,6 +95,9 @@ pub struct Report {
     engine: Engine,
     #[serde(skip)]
     seeds: u32,
+    /// Whether the steps of all columns ran on one clock, for something comes or goes in one.
+    #[serde(skip)]
+    whole: bool,
     /// Whether somebody named the scenarios; the deployments share nothing.
     #[serde(skip)]
     named: bool,
@@ -191,6 +199,8 @@ struct Described<'a> {
     job: Option<&'a (run_job::Report, wire::Report)>,
     traffic: Option<&'a run_traffic::Report>,
     jobs: Option<&'a several::Report>,
+    /// Where the step goes in the mean over the seeds.
+    parts: Option<run_job::BreakdownSeconds>,
 }
 
 /// What one column is to run.
@@ -202,8 +212,8 @@ struct Variant {
 
 /// Whole networks under one scenario's job, each with what its column is called. A network brings
 /// the card that belongs to it; where that has another rate, the scenario's own card stays, which
-/// the column's name says.
-pub fn on_networks(scenario: &str, base: &Request) -> Result<Vec<(String, Request)>, Failure> {
+/// the column's name says. It brings boxes too, and uses all of their ports.
+pub fn on_networks(scenario: &str, base: &Request) -> Result<Networks, Failure> {
     let settings = |name: &str, base: &Request| {
         let scenario = Some(name.to_owned());
         let extent = Extent::Settings;
@@ -212,20 +222,62 @@ pub fn on_networks(scenario: &str, base: &Request) -> Result<Vec<(String, Reques
     let own = settings(scenario, base)?;
     let card = &own.cluster.nic;
     let rate = |nic: &str| own.catalogue.nic.get(nic).map(|nic| nic.rate_gbps.value);
-    let mut networks = Vec::new();
+    let mut notes = Vec::new();
+    if let Some(radix) = own.fabric.radix {
+        notes.push(format!(
+            "Each network brings its boxes and uses all of their ports: fabric.radix = {radix} is \
+             left out"
+        ));
+    }
+    let yours = Request { scenario: Some(scenario.to_owned()), ..Request::default() };
+    let mut networks = vec![("yours".to_owned(), yours)];
+    let mut others = Vec::new();
     for name in preset::networks() {
         let title = name.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
         let (mut title, mut set) = (title.to_owned(), vec![format!("from={scenario}")]);
         let scenario = format!("networks/{name}");
+        let word = title.clone();
         let usual = settings(&scenario, &Request::default())?.cluster.nic;
         if brings_card(&scenario) && usual != *card && rate(&usual) != rate(card) {
             set.push(format!("cluster.nic={card}"));
             title += &format!(" ({card} stays)");
         }
-        networks.push((title, Request { scenario: Some(scenario), set, ..Request::default() }));
+        let without = vec!["fabric.radix".to_owned()];
+        let request = Request { scenario: Some(scenario), set, without, ..Request::default() };
+        let asked = Request { set: [&base.set[..], &request.set].concat(), ..base.clone() };
+        let Request { scenario, without, .. } = request.clone();
+        let other = load(&Request { scenario, without, extent: Extent::Settings, ..asked })?;
+        others.push(format!("{word}: {}", apart(&own, &other.scenario)));
+        networks.push((title, request));
     }
-    Ok(networks)
+    notes.insert(
+        0,
+        format!("yours is the scenario as it is. What is not the same: {}", others.join("; ")),
+    );
+    Ok((networks, notes))
 }
+
+/// What of a network is not as somebody's own is, in the words of its keys.
+fn apart(own: &ScenarioFile, other: &ScenarioFile) -> String {
+    let of = |scenario: &ScenarioFile| {
+        let ScenarioFile { cluster, fabric, network, .. } = scenario;
+        let routing = &network.settings.routing;
+        let queue_pairs = if routing.qps == 1 { "queue pair" } else { "queue pairs" };
+        [
+            fabric.leaf.switch.clone().unwrap_or_default(),
+            cluster.nic.clone(),
+            network.transport.name().to_owned(),
+            routing.policy.name().to_owned(),
+            format!("{} {queue_pairs}", routing.qps),
+        ]
+    };
+    let pairs = of(own).into_iter().zip(of(other));
+    let words: Vec<String> = pairs.filter(|(own, new)| own != new).map(|(_, new)| new).collect();
+    if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
+}
+
+/// Columns, and what has to be known of them.
+type Networks = (Vec<(String, Request)>, Vec<String>);
 
 /// Whether a network says itself which card it has.
 fn brings_card(network: &str) -> bool {
@@ -358,8 +410,10 @@ pub fn run(
         return Err(Failure::interrupted());
     }
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
+    let changed = if named { changed(&columns) } else { Vec::new() };
+    let verdict = verdict::verdict(&names, &columns, options.engine);
     Ok(Report {
-        verdict: verdict::verdict(&names, &columns, options.engine),
+        verdict: verdict.map(|verdict| verdict.turning_on(&columns, &changed, &options.vary)),
         differences: {
             let all = verdict::differences(&columns, options.engine);
             if all.iter().any(Option::is_some) { all } else { Vec::new() }
@@ -371,10 +425,12 @@ pub fn run(
         files: columns.iter().map(|column| scenario_file(&column.loaded)).collect(),
         columns: names,
         rows: metrics::rows(&columns),
-        changed: if named { changed(&columns) } else { Vec::new() },
+        changed,
+        notes: options.notes.clone(),
         left_out,
         engine: options.engine,
         seeds: options.seeds,
+        whole,
         named,
         same_work: verdict::is_same_work(&columns),
         all: false,
@@ -435,9 +491,13 @@ fn refuse_endless(
 impl Variant {
     /// The scenario of this column.
     fn request(&self, base: &Request) -> Request {
-        let Request { scenario, text, flows, seed, .. } = self.scenario.clone();
+        let Request { scenario, text, flows, seed, mut without, .. } = self.scenario.clone();
+        // What varies counts.
+        let varies = |key: &str| self.set.iter().any(|set| set.split('=').next() == Some(key));
+        without.retain(|key| !varies(key));
         let set = [base.set.clone(), self.scenario.set.clone(), self.set.clone()].concat();
-        Request { scenario, text, flows, set, seed: seed.or(base.seed), ..base.clone() }
+        let seed = seed.or(base.seed);
+        Request { scenario, text, flows, set, seed, without, ..base.clone() }
     }
 }
 
@@ -514,9 +574,10 @@ impl Column {
         self.runs.first()?.job.as_ref().map(|job| &job.0)
     }
 
-    /// Where the first seed's step goes.
+    /// Where the step goes, in the mean over the seeds.
     fn breakdown(&self) -> Option<run_job::BreakdownSeconds> {
-        self.step().map(|step| step.breakdown_s)
+        let steps = self.runs.iter().filter_map(|run| run.job.as_ref());
+        run_job::BreakdownSeconds::mean(steps.map(|(step, _)| &step.breakdown_s))
     }
 
     /// What the column answers; over several seeds the mean, and how sure it is.
@@ -558,7 +619,8 @@ impl<'a> Described<'a> {
     fn of(column: &'a Column, run: &'a Ran) -> Self {
         let Ran { job, traffic, jobs } = run;
         let (job, traffic, jobs) = (job.as_ref(), traffic.as_ref(), jobs.as_ref());
-        Self { loaded: &column.loaded, fabric: &column.fabric, job, traffic, jobs }
+        let (loaded, fabric) = (&column.loaded, &column.fabric);
+        Self { loaded, fabric, job, traffic, jobs, parts: column.breakdown() }
     }
 }
 
@@ -652,9 +714,122 @@ mod tests {
         assert_eq!(built, Some(Value::Number(1.6)));
         let switches = row("tier_switches").simulated[0].clone();
         assert_eq!(switches, Some(Value::Words("4 leaf, 2 spine".to_owned())));
-        let text = report.verdict.unwrap().text;
+        let verdict = report.verdict.unwrap();
+        let text = verdict.text;
         let cheapest = "of these oversubscription 2:1 (built 1.6:1) is the cheapest to build: $";
         assert!(text.contains(cheapest), "{text}");
+        assert_eq!(verdict.recommended.as_ref(), Some(&report.columns[1]));
+        let why = format!("Recommended: {}; a million tokens cost $", report.columns[1]);
+        assert!(text.starts_with(&why), "{text}");
+    }
+
+    /// Where nothing that costs money differs, few queue pairs are enough as soon as more do not
+    /// help.
+    #[test]
+    fn as_many_queue_pairs_are_recommended_as_help() {
+        let options = Options {
+            scenarios: vec!["small-128".to_owned()],
+            vary: vec!["network.routing.qps=1,16,32".to_owned()],
+            ..Options::default()
+        };
+        let set = vec!["network.routing.policy=e-ecmp".to_owned()];
+        let purpose = scenario::Purpose::Run(Engine::Flow);
+        let base = Request { set, purpose, ..Request::default() };
+        let report = run(&options, &base, &AtomicBool::new(false), &|_| ()).unwrap();
+        let tokens = report.rows.iter().find(|row| row.metric == "token_cost").unwrap();
+        let costs: Vec<f64> = tokens.simulated.iter().filter_map(Value::number).collect();
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        let expected = costs.iter().position(|cost| *cost <= 1.001 * least).unwrap();
+        let verdict = report.verdict.unwrap();
+        assert_eq!(verdict.recommended.as_ref(), Some(&report.columns[expected]));
+        assert!(0 < expected, "{costs:?}");
+    }
+
+    /// One queue pair on each path collides; whoever asks about oversubscription alone hears it.
+    #[test]
+    fn a_verdict_says_what_it_turns_on() {
+        let options = Options {
+            scenarios: vec!["small-128".to_owned()],
+            vary: vec!["fabric.oversubscription=1:1,2:1".to_owned()],
+            seeds: 2,
+            ..Options::default()
+        };
+        let asked = |pairs: u16| {
+            let set = vec![
+                "network.routing.policy=ecmp".to_owned(),
+                format!("network.routing.qps={pairs}"),
+            ];
+            let purpose = scenario::Purpose::Run(Engine::Flow);
+            let base = Request { set, purpose, ..Request::default() };
+            run(&options, &base, &AtomicBool::new(false), &|_| ()).unwrap()
+        };
+        let report = asked(1);
+        let verdict = report.verdict.as_ref().unwrap();
+        let says = verdict.text.contains("With 1 queue pair and ecmp the fabric costs");
+        assert!(
+            says && verdict.text.contains("--vary fabric.oversubscription=1:1,2:1 --set"),
+            "{}",
+            verdict.text
+        );
+        assert_eq!(verdict.levers.len(), 1);
+        // Bars are as long as the mean in the table, and the constraint is of it too.
+        let row = |key: &str| report.rows.iter().find(|row| row.metric == key).unwrap();
+        for (at, parts) in report.breakdowns.iter().flatten().enumerate() {
+            let mean = Value::number(&row("step_s").simulated[at]).unwrap();
+            assert!((parts.total() / mean - 1.0).abs() < 1e-9, "{mean}");
+            let words = Value::Words(run_job::constraint(parts));
+            assert_eq!(row("constraint").simulated[at], Some(words));
+        }
+    }
+
+    #[test]
+    fn networks_use_all_ports_of_their_boxes() {
+        let set = vec!["fabric.radix=128".to_owned()];
+        let (all, notes) =
+            on_networks("small-128", &Request { set, ..Request::default() }).unwrap();
+        assert!(notes[1].contains("fabric.radix = 128 is left out"), "{notes:?}");
+        assert!(notes[0].contains("roce: spectrum-4"), "{notes:?}");
+        assert_eq!(all[0].0, "yours");
+        for (name, request) in all.into_iter().skip(1) {
+            let loaded = load(&request).unwrap();
+            assert_eq!(loaded.scenario.fabric.radix, None, "{name}");
+            let vendors = Operations::of(&loaded, &loaded.summary()).unwrap().told[0].text.clone();
+            assert_eq!(vendors.starts_with("NVIDIA alone"), name == "spectrum-x", "{vendors}");
+        }
+    }
+
+    /// What is not sure of a mean is written in the mean's unit.
+    #[test]
+    fn doubts_share_a_unit() {
+        let row = |form, unit: &str, mean, ci95| {
+            let simulated = vec![Some(Value::Number(mean))];
+            let (metric, title, theme) = ("x".to_owned(), "x".to_owned(), "");
+            let row = Row {
+                metric,
+                title,
+                theme,
+                unit: unit.to_owned(),
+                simulated,
+                ci95: vec![Some(ci95)],
+                form,
+                digits: 3,
+                reported: vec![None],
+                low: Vec::new(),
+                high: Vec::new(),
+                source: vec![None],
+                better: metrics::Better::Neither,
+            };
+            page::simulated(&row, 0)
+        };
+        use metrics::Form;
+        assert_eq!(row(Form::Plain, "s", 20.409, 0.0559), "20.4 ± 0.056 s");
+        assert_eq!(row(Form::Scaled, "W", 277_550.0, 253.0), "278 ± 0.25 kW");
+        assert_eq!(row(Form::Percent, "", 0.3646, 0.001), "36.5 ± 0.10 %");
+        assert_eq!(row(Form::Excess, "", 1.584, 0.215), "+58.4 ± 22 %");
+        assert_eq!(row(Form::Excess, "", 1.0, 0.107), "0 ± 11 %");
+        assert_eq!(row(Form::Dollars, "", 10.8e6, 0.2e6), "$10.8 ± 0.20M");
+        assert_eq!(row(Form::Count, "", 1234.0, 5.0), "1,234 ± 5.0");
+        assert_eq!(row(Form::Percent, "", 0.3646, 1e-17), "36.5 %");
     }
 
     #[test]
@@ -662,16 +837,16 @@ mod tests {
         let networks = |nic: &str| {
             let set = vec![format!("cluster.nic={nic}")];
             let base = Request { set, ..Request::default() };
-            let all = on_networks("small-128", &base).unwrap();
+            let (all, _) = on_networks("small-128", &base).unwrap();
             let (names, requests): (Vec<String>, Vec<Request>) = all.into_iter().unzip();
             let nic = |request: &Request| load(request).unwrap().scenario.cluster.nic;
             (names.join(", "), requests.iter().map(nic).collect::<Vec<_>>())
         };
         let (names, cards) = networks("connectx-7");
-        assert_eq!(names, "roce, roce-tuned, spectrum-x, infiniband, ultra-ethernet");
-        assert_eq!(cards[2..], ["bluefield-3", "connectx-7", "pollara-400"]);
+        assert_eq!(names, "yours, roce, roce-tuned, spectrum-x, infiniband, ultra-ethernet");
+        assert_eq!(cards[3..], ["bluefield-3", "connectx-7", "pollara-400"]);
         let (names, cards) = networks("connectx-6");
         assert!(names.contains("spectrum-x (connectx-6 stays)"), "{names}");
-        assert_eq!(cards[2..], ["connectx-6"; 3]);
+        assert_eq!(cards[3..], ["connectx-6"; 3]);
     }
 }

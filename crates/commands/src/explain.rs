@@ -112,6 +112,16 @@ pub fn of(key: &str) -> Vec<&'static Entry> {
     entries().iter().filter(without).collect()
 }
 
+/// The entries of a key by its last word, where only one key ends so (`qps`), or by the library's
+/// name for it (`NCCL_IB_QPS_PER_CONNECTION`).
+fn by_other_word(key: &str) -> Vec<&'static Entry> {
+    let ends = |entry: &&Entry| entry.key.rsplit('.').next() == Some(key);
+    let found: Vec<&Entry> = entries().iter().filter(ends).collect();
+    let is_one = found.first().is_some_and(|one| found.iter().all(|other| other.key == one.key));
+    let mentions = |entry: &&Entry| key.contains('_') && entry.about.contains(key);
+    if is_one { found } else { entries().iter().filter(mentions).collect() }
+}
+
 /// Whether a key is a table or a list of tables, which has no value of its own.
 pub fn is_table(key: &str) -> bool {
     let depth = key.split('.').count();
@@ -153,7 +163,7 @@ fn entry(key: &Key<'_>, (asked, defaults): (&[KeyUse<'_>], &Json), range: String
         about: (*about).to_owned(),
     };
     let words: Vec<&str> = key.words.iter().map(|(word, _)| *word).collect();
-    let example = example(&key.path, &key.kinds, &words, &default);
+    let example = example(&key.path, &key.kinds, &words, (&default, &range));
     Entry {
         example,
         key: key.path.clone(),
@@ -172,7 +182,7 @@ fn entry(key: &Key<'_>, (asked, defaults): (&[KeyUse<'_>], &Json), range: String
 
 /// How a key is written: as the examples say, else with its default, a word, or a value of its
 /// kind.
-fn example(path: &str, kinds: &[&str], words: &[&str], default: &str) -> String {
+fn example(path: &str, kinds: &[&str], words: &[&str], (default, range): (&str, &str)) -> String {
     if let Some(text) = scenario::example::example(path) {
         return text.trim_end().to_owned();
     }
@@ -189,10 +199,22 @@ fn example(path: &str, kinds: &[&str], words: &[&str], default: &str) -> String 
     let value = match (words.first(), of_kind) {
         _ if !default.is_empty() && default != "[]" => default.to_owned(),
         (Some(word), _) => format!("\"{word}\""),
-        (None, Some((_, value))) => (*value).to_owned(),
+        (None, Some((_, value))) => within(range, value),
         (None, None) => return String::new(),
     };
     format!("{path} = {value}")
+}
+
+/// A value, or the nearest that a range `from A to B` allows.
+fn within(range: &str, value: &str) -> String {
+    let ends = range.strip_prefix("from ").and_then(|ends| ends.split_once(" to "));
+    let Some((low, high)) = ends else { return value.to_owned() };
+    let number = |text: &str| text.parse::<f64>().ok();
+    match (number(low), number(value), number(high)) {
+        (Some(least), Some(own), _) if own < least => low.to_owned(),
+        (_, Some(own), Some(most)) if most < own => high.to_owned(),
+        _ => value.to_owned(),
+    }
 }
 
 /// In what it is written.
@@ -326,7 +348,11 @@ pub fn run(key: &str) -> Result<Explained, Failure> {
         let (entries, inside, effects) = Default::default();
         return Ok(Explained { finding: None, meaning, entries, inside, effect: None, effects });
     }
-    let entries: Vec<Entry> = of(key).into_iter().cloned().collect();
+    let mut found = of(key);
+    if found.is_empty() {
+        found = by_other_word(key);
+    }
+    let entries: Vec<Entry> = found.into_iter().cloned().collect();
     if entries.is_empty() {
         return Err(unknown(key));
     }
@@ -475,8 +501,22 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_refused_with_what_was_meant() {
-        let refusal = run("qps").unwrap_err().to_string();
+        let refusal = run("network.qps").unwrap_err().to_string();
         assert!(refusal.contains("network.routing.qps"), "{refusal}");
+    }
+
+    #[test]
+    fn keys_are_known_by_their_last_word_and_by_the_librarys_name() {
+        for word in ["qps", "NCCL_IB_QPS_PER_CONNECTION"] {
+            let explained = run(word).unwrap();
+            assert_eq!(explained.entries[0].key, "network.routing.qps", "{word}");
+        }
+    }
+
+    #[test]
+    fn examples_lie_within_ranges() {
+        let [tiers] = of("fabric.tiers")[..] else { panic!() };
+        assert_eq!((&*tiers.range, &*tiers.example), ("from 1 to 3", "fabric.tiers = 3"));
     }
 
     /// What answers print is explained under the name that they print.

@@ -234,7 +234,10 @@ impl Levers<'_> {
         // DeepSeek-V2 sends a token to 3 devices for 6 experts.
         let devices = experts.top_k.div_ceil(2).max(2);
         if is_free && !limited && devices < experts.top_k && devices < self.job.layout.ep {
-            let set = [format!("job.moe.limit={{ devices = {devices} }}")];
+            let set = [
+                format!("job.moe.limit={{ devices = {devices} }}"),
+                "job.moe.dispatcher=deepep".to_owned(),
+            ];
             let name = format!("tokens to at most {devices} GPUs");
             let change = Change::new(Kind::Model, name, set)
                 .risking("changes the model: another router is trained");

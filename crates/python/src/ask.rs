@@ -584,6 +584,7 @@ pub(crate) fn ask_compare(
             vary,
             seeds: how.seeds,
             given: given.collect(),
+            notes: Vec::new(),
         };
         let request = Request { purpose, seed: how.seed, ..outside() };
         let report = compare::run(&options, &request, stop, &|_| {})?;

@@ -71,6 +71,8 @@
   document.body.prepend(textures);
   const TEXTURES = PALETTE.map((_, at) => `url(#texture-${at})`);
   const nth = (list, at) => list[at % list.length];
+  // Lines that come to the same colour again get another dash.
+  const dash = (at) => nth(DASHES, at + Math.floor(at / PALETTE.length));
 
   // A browser writes each texture into a PDF as a picture and each dash as a line of its own: paper gets plain colours and longer dashes.
   const replaced = [];
@@ -129,7 +131,7 @@
     const axis = (which, scale) => ({
       label: chart[`${which}_label`] || null, type: scale ?? "linear", grid: true, labelOffset: which === "x" ? 38 : undefined, labelAnchor: which === "y" ? "top" : "right",
       ...(which === "x" && chart.zoom ? { domain: chart.zoom } : {}),
-      tickFormat: form(chart[`${which}_unit`]), ticks: which === "x" ? Math.max(3, Math.min(9, width / 90)) : 6,
+      tickFormat: form(chart[`${which}_unit`]), ticks: which === "x" ? Math.max(3, Math.min(9, Math.floor(width / 90))) : 6,
     });
     const base = { width, clip: chart.zoom ? true : undefined, marginRight: 28, marginBottom: 44, style: { fontSize: width < 520 ? "11px" : "12px" } };
     const rule = chart.rule
@@ -201,9 +203,11 @@
       const [along, across] = lying ? ["y", "x"] : ["x", "y"];
       const room = lying ? 76 : apart;
       const slanted = !lying && names.some((name) => name.length * 6.6 > apart);
+      // The last name leans out to the right.
+      const leaning = Math.max(70, Math.min(200, 12 + 6.4 * (names.at(-1) ?? "").length));
       const shape = lying
         ? { height: 60 + 50 * names.length, marginLeft: 34, marginRight: 34, marginTop: 30, marginBottom: 24 }
-        : { height: 380, marginLeft: 70, marginRight: slanted ? 130 : 70, marginTop: slanted ? 84 : 46, marginBottom: 16 };
+        : { height: 380, marginLeft: 70, marginRight: slanted ? leaning : 70, marginTop: slanted ? 84 : 46, marginBottom: 16 };
       const heading = lying
         ? { x: 0, y: (name) => name, text: (name) => name, textAnchor: "start", lineAnchor: "bottom", dx: -30, dy: -5, fill: "currentColor", stroke: "var(--ground)", strokeWidth: 4 }
         : { x: (name) => name, y: 1, text: (name) => short(name, slanted ? 180 : room), lineAnchor: "bottom", dy: -12, ...(slanted ? { rotate: -20, textAnchor: "start", dx: -4 } : {}) };
@@ -272,7 +276,7 @@
       const groups = series ? names.map((name) => rows.filter((row) => row[series] === name)) : [rows];
       const loose = new Set(chart.points ?? []);
       const few = rows.length <= 160;
-      const lines = groups.map((members, at) => (loose.has(names[at]) ? null : Plot.line(members, { x, y, stroke: nth(PALETTE, at), strokeWidth: 1.8, strokeDasharray: nth(DASHES, at) })));
+      const lines = groups.map((members, at) => (loose.has(names[at]) ? null : Plot.line(members, { x, y, stroke: nth(PALETTE, at), strokeWidth: 1.8, strokeDasharray: dash(at) })));
       const dots = groups.map((members, at) => (few || loose.has(names[at])
         ? Plot.dot(members, { x, y, stroke: nth(PALETTE, at), fill: loose.has(names[at]) ? nth(PALETTE, at) : "var(--ground)", symbol: nth(["circle", "square", "triangle", "diamond", "cross", "star", "wye"], at), r: 4 }) : null));
       const across = xAxis(chart, axis, rows.map((row) => row[x]), width);
@@ -289,7 +293,7 @@
         ...base, height: 230, marginLeft: 64, ...strokes, x: axis("x"), y: axis("y"),
         marks: [
           groups.length === 1 ? Plot.areaY(rows, { x, y, fill: PALETTE[0], fillOpacity: 0.25, curve: "step-after" }) : null,
-          ...groups.map((members, at) => Plot.lineY(members, { x, y, stroke: nth(PALETTE, at), strokeDasharray: nth(DASHES, at), curve: "step-after" })),
+          ...groups.map((members, at) => Plot.lineY(members, { x, y, stroke: nth(PALETTE, at), strokeDasharray: dash(at), curve: "step-after" })),
           Plot.tip(rows, Plot.pointerX({ x, y, title: about, fontSize: 12 })),
           Plot.ruleY([0]),
         ],
@@ -479,16 +483,34 @@
     });
   };
 
+  let regions = 0;
   const table = (columns, rows, sides) => {
     const side = (at) => (sides[at] === "right" ? { class: "number" } : {});
-    const head = make("tr", {}, ...columns.map((name, at) => make("th", { scope: "col", ...side(at) }, name)));
     // Where there is no room, figures with words beside them are broken.
     const look = (cell, at) => (sides[at] === "right" && String(cell).length > 14 ? { class: "number long" } : side(at));
     // Long names may be broken behind their joints.
-    const words = (text) => (text.length > 20 && /[_/]/.test(text) ? text.split(/(?<=[_/])/).flatMap((part) => [part, make("wbr")]) : [text]);
-    const body = rows.map((row) => make("tr", {}, ...row.map((cell, at) => make("td", { ...look(cell, at), "data-name": columns[at] }, ...(typeof cell === "number" ? [plain(cell)] : words(String(cell ?? "–")))))));
+    const words = (text, long = 20) => (text.length > long && /[_/]/.test(text) ? text.split(/(?<=[_/])/).flatMap((part) => [part, make("wbr")]) : [text]);
+    const head = make("tr", {}, ...columns.map((name, at) => make("th", { scope: "col", ...side(at) }, ...words(String(name), 12))));
+    // Figures are broken before what is beside them, and nowhere else.
+    const figure = (text) => text.replace(/ +/g, " ").split(/ (?=[+\-=×±≈(]|to )|(?<=,) /).map((part) => part.replaceAll(" ", "\u00a0")).join(" ");
+    const written = (cell, at) => (typeof cell === "number" ? [plain(cell)] : sides[at] === "right" ? [figure(String(cell ?? "–"))] : words(String(cell ?? "–")));
+    // A row that begins with blanks says more of the row above it.
+    let parent = "";
+    const first = (cell) => {
+      const name = String(cell ?? "–").trim();
+      if (/^ /.test(String(cell))) return { class: "below", children: [make("span", { class: "parent" }, `${parent}: `), name] };
+      parent = name || parent;
+      return { children: words(name) };
+    };
+    const cells = (cell, at) => {
+      if (at > 0 || sides[0] === "right" || typeof cell === "number") return make("td", { ...look(cell, at), "data-name": columns[at] }, ...written(cell, at));
+      const { children, ...more } = first(cell);
+      return make("td", { ...more, "data-name": columns[at] }, ...children);
+    };
+    const body = rows.map((row) => make("tr", {}, ...row.map(cells)));
     const named = columns.some((name) => name !== "");
-    return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" }, make("table", columns.length > 3 ? { class: "wide" } : {}, named ? make("thead", {}, head) : null, make("tbody", {}, ...body)));
+    regions += 1;
+    return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `table ${regions}` }, make("table", columns.length > 3 ? { class: columns.length > 10 ? "wide many" : "wide" } : {}, named ? make("thead", {}, head) : null, make("tbody", {}, ...body)));
   };
   // Long tables show their beginning; the rest unfolds, and is there on paper.
   const LONG = 24, BEGINNING = 8, MOST_ROWS = 500;
@@ -547,6 +569,8 @@
       const width = Math.max(280, Math.min(1120, holder.clientWidth || box.clientWidth - 24));
       const drawn = chart.chart === "tree" ? tree(chart, width) : KINDS[chart.chart](chart, width);
       holder.replaceChildren(drawn);
+      // Only what has a role may have a name.
+      for (const part of drawn.querySelectorAll("[aria-label]:not([role])")) part.setAttribute("role", "group");
       if (chart.chart !== "tree") {
         const svg = drawn.tagName === "svg" ? drawn : [...drawn.querySelectorAll("svg")].at(-1);
         svg.setAttribute("role", "img");
@@ -576,7 +600,7 @@
     const [middle, half] = [(from + to) / 2, (to - from) / 2 * factor];
     chart.zoom = half >= (high - low) / 2 ? undefined : [Math.max(low, middle - half), Math.min(high, middle + half)];
   };
-  const zoomTools = (chart, draw) => [["+", "zoom in", 0.5], ["−", "zoom out", 2], ["whole", "show all of the time", Infinity]].map(([sign, label, factor]) => {
+  const zoomTools = (chart, draw) => [["+", "zoom in", 0.5], ["−", "zoom out", 2], ["whole", "whole time", Infinity]].map(([sign, label, factor]) => {
     const button = make("button", { type: "button", "aria-label": `${label}: ${chart.title}` }, sign);
     button.addEventListener("click", () => { zoomBy(chart, factor); draw(); });
     return button;
@@ -646,7 +670,7 @@
     });
     main.append(make("section", { id }, section.title ? make("h2", {}, section.title) : null, ...blocks));
   });
-  const theme = make("button", { type: "button", "aria-label": "switch between light and dark" }, "light / dark");
+  const theme = make("button", { type: "button", title: "switch between light and dark" }, "light / dark");
   theme.addEventListener("click", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     drawAll();

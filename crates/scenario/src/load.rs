@@ -72,6 +72,8 @@ pub struct Request {
     pub text: Option<Source>,
     /// Flows in memory, in place of the file that `traffic.flows` names.
     pub flows: Option<Arc<FlowTable>>,
+    /// Keys that are at their defaults, whoever set them.
+    pub without: Vec<String>,
 }
 
 /// How far to go: building the fabric of 200,000 GPUs takes a moment, which a list of presets
@@ -159,6 +161,7 @@ pub fn load(request: &Request) -> Result<Loaded, Problems> {
     loader.lay_environment(&request.environment);
     loader.lay_flags(&request.set, request.seed);
     loader.lay_flows(request.flows.as_ref());
+    request.without.iter().for_each(|key| loader.merged.remove(key));
     let input = request.scenario.as_deref().unwrap_or("defaults");
     loader.finish(input, (request.extent, request.purpose), &Fabrics::default())
 }

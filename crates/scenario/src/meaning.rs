@@ -10,14 +10,17 @@ use std::sync::Arc;
 use fabric::fault::Faults;
 use fabric::graph::{NetworkKind, Tier};
 use fabric::hardware::{Buffering, Switch};
+use fabric::routing::Policy as RoutingPolicy;
 use fabric::summary;
 use fabric::topology::circuits::Setting;
 use fabric::topology::{self, ConfigError, FabricConfig, GENERIC_SWITCH, TopologyKind};
 use fabric::transport::Transport;
 use fabric::{Fabric, LinkId, NodeKind};
 use job::memory::Overfull;
+use job::model::{Recompute, Usual};
+use job::parallel::Sharding;
 use job::placement::Policy;
-use job::{Job, JobConfig, Site};
+use job::{Job, JobConfig, Model, Site};
 use step::jitter::Straggler;
 use traffic::nccl::Usage;
 use traffic::pattern::{self, Load};
@@ -94,7 +97,6 @@ impl Meaning {
                         meaning.check_reduction(&fabric, scenario);
                         meaning.check_reach(&fabric, scenario);
                         meaning.check_schedule(scenario);
-                        meaning.check_lanes(scenario);
                         meaning.warn_of_deadlock(&fabric, scenario);
                         meaning.warn_of_idle_ports(&fabric, scenario);
                         meaning.warn_of_misfits(&fabric, scenario);
@@ -120,8 +122,14 @@ impl Meaning {
         let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
         if let (Some(job), Some(gpu)) = (&meaning.job, gpu) {
             let capacity = Bytes::new((gpu.memory_gb.value * 1e9) as u64);
-            let full = job::memory::check(job, capacity).err().map(of_memory);
-            meaning.findings.extend(full);
+            if let Err(full) = job::memory::check(job, capacity) {
+                let config = scenario.job.as_ref().zip(site(scenario, meaning.fabric.as_deref()));
+                let fits =
+                    config.and_then(|(config, site)| fitting(config, &job.model, &site, capacity));
+                let mut full = of_memory(full);
+                full.help = fits.or(full.help);
+                meaning.findings.push(full);
+            }
         }
         meaning
     }
@@ -168,25 +176,6 @@ impl Meaning {
             );
             let help = "one transport for all tiers, or rocev2 in the other part too";
             self.findings.push(finding(&[&key, "network.transport"], message, Some(help)));
-        }
-    }
-
-    /// Lanes are counted alike in all parts, and what they are follows from the transport.
-    fn check_lanes(&mut self, scenario: &ScenarioFile) {
-        let network = &scenario.network;
-        let other = |(_, own): &(&String, &Transport)| **own != network.transport;
-        if let Some((tier, own)) = network.transport_of_tier.iter().find(other)
-            && 1 < network.settings.credits.lanes
-        {
-            let message = format!(
-                "`network.credits.lanes` holds for all parts, with marks and weights, and {} of {tier} \
-                 has others than {}",
-                own.name(),
-                network.transport.name()
-            );
-            let keys = ["network.credits.lanes", &format!("network.transport_of_tier.{tier}")];
-            let help = "network.credits.lanes = 1, or one transport for all tiers";
-            self.findings.push(finding(&keys, message, Some(help)));
         }
     }
 
@@ -259,7 +248,8 @@ impl Meaning {
         }
     }
 
-    /// A box that somebody named costs the same with ports that stay empty.
+    /// A box that somebody named costs the same with ports that stay empty, and has no more than
+    /// it has.
     fn warn_of_idle_ports(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
         let config = &scenario.fabric;
         let Some(radix) = config.radix.filter(|_| config.parts.is_empty()) else { return };
@@ -269,14 +259,21 @@ impl Meaning {
             let listed = scenario.catalogue.switch.get(&tier.model);
             let rate = Rate::from_bps_f64(tier.rate_bps);
             let ports = listed.map_or(0, |listed| listed.ports_at(rate));
-            if u64::from(radix) < ports {
+            if 0 < ports && u64::from(radix) != ports {
+                let few = u64::from(radix) < ports;
+                let then = match few {
+                    true => "the others stay empty",
+                    false => "the fabric is built, and priced, as if one box had them all",
+                };
                 let message = format!(
-                    "`fabric.radix` is {radix}, but a `{}` has {ports} ports of {rate}: the others \
-                     stay empty",
+                    "`fabric.radix` is {radix}, but a `{}` has {ports} ports of {rate}: {then}",
                     tier.model
                 );
-                let help = Some("leave `radix` out to use all of them");
-                return self.warnings.push(finding(&["fabric.radix"], message, help));
+                let help = match few {
+                    true => "leave `radix` out to use all of them",
+                    false => "leave `radix` out, or name a larger box",
+                };
+                return self.warnings.push(finding(&["fabric.radix"], message, Some(help)));
             }
         }
     }
@@ -292,6 +289,19 @@ impl Meaning {
             let listed = catalogue.switch.get(model).filter(|_| model != GENERIC_SWITCH);
             let is_wanted = spoken(tier) == Transport::Infiniband;
             let is_infiniband = |switch: &Switch| switch.buffering == Buffering::Credits;
+            let policy = scenario.network.settings.routing.policy;
+            let is_hashed = matches!(policy, RoutingPolicy::Ecmp | RoutingPolicy::EEcmp);
+            if is_wanted && model == GENERIC_SWITCH && is_hashed {
+                let message = format!(
+                    "InfiniBand on generic Ethernet switches with {}: its switches forward by the \
+                     tables of a subnet manager",
+                    policy.name()
+                );
+                let help = "fabric.leaf.switch = \"quantum-2\" and network.routing.policy = \
+                            \"infiniband-adaptive\" are such";
+                let keys = ["network.transport", "network.routing.policy"];
+                self.warnings.push(finding(&keys, message, Some(help)));
+            }
             if listed.is_some_and(|switch| is_infiniband(switch) != is_wanted) {
                 let kind = if is_wanted { "Ethernet" } else { "InfiniBand" };
                 let name = spoken(tier).name();
@@ -472,6 +482,45 @@ fn site(scenario: &ScenarioFile, fabric: Option<&Fabric>) -> Option<Site> {
     let written = cluster.gpus.or(cluster.nodes.map(|nodes| nodes.saturating_mul(gpus_per_node)));
     let scale_up = cluster.scale_up.domain.map_or(gpus_per_node, u64::from);
     Some(Site { gpus: written?, gpus_per_node, scale_up })
+}
+
+/// The smallest change of a job with which it fits its GPUs' memory, as settings to write: what is
+/// sharded, then what is computed again, then how far the model is cut inside a server.
+fn fitting(config: &JobConfig, model: &Model, site: &Site, capacity: Bytes) -> Option<String> {
+    let full = Recompute::Usual(Usual::Full);
+    // Copies that were counted stay so many.
+    let is_free = config.parallel.dp.is_none();
+    let degrees = [config.parallel.tp, site.scale_up];
+    let degrees = degrees.into_iter().filter(|tp| *tp == config.parallel.tp || is_free);
+    let tries = degrees.flat_map(|tp| {
+        let shardings = [config.parallel.sharding, Sharding::Fsdp];
+        let recomputes = [config.recompute.clone(), full.clone()];
+        recomputes
+            .into_iter()
+            .flat_map(move |recompute| shardings.map(|sharding| (tp, sharding, recompute.clone())))
+    });
+    for (tp, sharding, recompute) in tries {
+        let mut tried = config.clone();
+        (tried.parallel.tp, tried.parallel.sharding) = (tp, sharding);
+        tried.recompute = recompute;
+        let fits = job::resolve(&tried, model.clone(), site)
+            .is_ok_and(|(job, _)| job::memory::check(&job, capacity).is_ok());
+        if !fits {
+            continue;
+        }
+        let mut set = Vec::new();
+        if tp != config.parallel.tp {
+            set.push(format!("job.parallel.tp = {tp}"));
+        }
+        if sharding != config.parallel.sharding {
+            set.push(format!("job.parallel.sharding = \"{}\"", sharding.word()));
+        }
+        if tried.recompute != config.recompute {
+            set.push("job.recompute = \"full\"".to_owned());
+        }
+        return Some(format!("{} would fit", set.join(" with ")));
+    }
+    None
 }
 
 fn of_memory(full: Overfull) -> Finding {

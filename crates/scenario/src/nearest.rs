@@ -1,10 +1,13 @@
 //! The known word that somebody probably meant.
 
+use std::cmp::Reverse;
+
 /// The nearest of the known words, if one is near enough to be worth proposing.
 ///
 /// A word is near if few letters differ (a third of them, two at least for words of four letters
 /// and more), or if one is the beginning of the other, which is nearer than any slip. Of words as
-/// near as each other it is the shortest. Case and the choice between `-` and `_` do not count.
+/// near as each other it is the shortest, and of those the last by the alphabet (`h100-sxm` before
+/// `h100-nvl`). Case and the choice between `-` and `_` do not count.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = plain(word);
     let length = word.chars().count();
@@ -13,8 +16,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     }
     // In half letters.
     let allowed = 2 * if length < 4 { 1 } else { (length / 3).max(2) };
-    let mut best: Option<((usize, usize), &str)> = None;
-    for candidate in known {
+    let near = known.into_iter().filter_map(|candidate| {
         let other = plain(candidate);
         let mut distance = 2 * strsim::damerau_levenshtein(&word, &other);
         if 3 <= length && other.starts_with(&word) {
@@ -22,14 +24,10 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         } else if 3 <= length && word.starts_with(&other) {
             distance = distance.min(allowed);
         }
-        let rank = (distance, candidate.len());
-        if distance <= allowed.min(2 * length.saturating_sub(1))
-            && best.is_none_or(|(nearest, _)| rank < nearest)
-        {
-            best = Some((rank, candidate));
-        }
-    }
-    best.map(|(_, candidate)| candidate)
+        (distance <= allowed.min(2 * length.saturating_sub(1)))
+            .then_some((distance, candidate.len(), Reverse(candidate)))
+    });
+    near.min().map(|(_, _, Reverse(candidate))| candidate)
 }
 
 fn plain(word: &str) -> String {

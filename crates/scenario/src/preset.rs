@@ -78,6 +78,10 @@ pub(crate) fn user_hardware(path: &Path) -> Result<Vec<Source>, Problem> {
 /// The problem of a preset that does not exist.
 pub fn unknown(name: &str) -> Problem {
     let problem = Problem::error(format!("there is no preset and no file called `{name}`"));
+    if job::model::Model::preset(name).is_some() {
+        let help = format!("`{name}` is a model: `fatflow init own --set job.model={name}`");
+        return problem.with_help(help);
+    }
     match nearest(name, names()) {
         Some(near) => problem.with_help(format!("did you mean `{near}`?")),
         None => problem.with_help("`fatflow presets` lists the presets"),

@@ -186,11 +186,15 @@ pub(crate) fn look_at(
     let tiers: Vec<&str> = fabric.tiers().iter().map(|tier| tier.name.as_str()).collect();
     let network = &scenario.network;
     let buffers = network.settings.buffer_of_tier.keys().map(|name| ("buffer", name));
+    let marks = network.settings.ecn_of_tier.keys().map(|name| ("ecn", name));
+    let credits = network.settings.credits_of_tier.keys().map(|name| ("credits", name));
     let controls = network.settings.congestion_of_tier.keys().map(|name| ("congestion", name));
     let transports = network.transport_of_tier.keys().map(|name| ("transport", name));
     let policies = network.settings.routing.policy_of_tier.keys();
     let policies = policies.map(|name| ("routing.policy", name));
-    for (what, name) in buffers.chain(controls).chain(transports).chain(policies) {
+    for (what, name) in
+        buffers.chain(marks).chain(credits).chain(controls).chain(transports).chain(policies)
+    {
         if !tiers.contains(&name.as_str()) {
             let (key, has) = (format!("network.{what}_of_tier.{name}"), tiers.join(", "));
             idle.part_of(&key, &format!("the tiers are {has}"), "the name of a tier");
@@ -687,6 +691,7 @@ impl PurposeOf<'_> {
                 }
                 if self.controls() {
                     but.extend(["congestion", "ecn", "nic.after_idle", "nic.idle_reset"]);
+                    but.push("ecn_of_tier");
                 }
                 but.push("nic.failover");
                 but.extend(self.scheduled(idle));
@@ -738,6 +743,11 @@ impl PurposeOf<'_> {
         idle.key("ecn.when", "packets of a fluid do not wait one by one", PACKETS);
         if !settings.ecn.enabled {
             idle.all_but("ecn", &["enabled"], "switches do not mark", "network.ecn.enabled=true");
+        }
+        for (tier, ecn) in &settings.ecn_of_tier {
+            idle.table(&format!("ecn_of_tier.{tier}"), |idle| ecn.unused(idle));
+            let why = "packets of a fluid do not wait one by one";
+            idle.key(&format!("ecn_of_tier.{tier}.when"), why, PACKETS);
         }
         if settings.nic.after_idle == AfterIdle::Keep {
             idle.key("nic.idle_reset", "rates are kept", "network.nic.after_idle=restart");

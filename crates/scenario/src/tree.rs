@@ -121,10 +121,16 @@ impl Node {
         }
     }
 
-    /// Takes a key out of the table inside, if it is one.
-    pub fn remove(&mut self, key: &str) {
-        if let Value::Table(table) = &mut self.value {
-            Arc::make_mut(table).remove(key);
+    /// Takes what is at a dotted path out of the tables inside, if it is there.
+    pub fn remove(&mut self, path: &str) {
+        let Value::Table(table) = &mut self.value else { return };
+        match path.split_once('.') {
+            None => drop(Arc::make_mut(table).remove(path)),
+            Some((key, below)) => {
+                if let Some(entry) = Arc::make_mut(table).get_mut(key) {
+                    entry.node.remove(below);
+                }
+            }
         }
     }
 

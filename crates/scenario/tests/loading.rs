@@ -480,6 +480,9 @@ fn settings_out_of_range_are_refused_with_their_range() {
         ("library.channels=0", "from 1 to 1024"),
         ("network.credits.high_priority=[1]", "a lane below 1"),
         ("network.credits.sl_to_vl=[0, 1]", "a lane below 1"),
+        ("network.credits_of_tier={leaf={high_priority=[1]}}", "a lane below 1"),
+        ("network.credits_of_tier={leaf={weights=[1, 2]}}", "a list of at most 1"),
+        ("network.ecn_of_tier={leaf={probability=7.0}}", "from 0 to 1"),
         ("network.credits.weights=[4, 2]", "a list of at most 1"),
         ("network.admission.receiver_window=4KiB", "at least 512KiB"),
     ];

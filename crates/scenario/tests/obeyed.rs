@@ -147,15 +147,22 @@ fn reduction_needs_switches_that_can() {
     assert_eq!(warnings(&set("small-128", &[]).unwrap()), "");
 }
 
-/// A box costs the same with ports that stay empty; whoever names none bought none.
+/// A box costs the same with ports that stay empty, and has no more than it has; whoever names none
+/// bought none.
 #[test]
-fn ports_that_stay_empty_are_named() {
+fn ports_that_stay_empty_or_are_not_there_are_named() {
     let named = ["fabric.leaf.switch=spectrum-4", "fabric.spine.switch=spectrum-4"];
     let told = warnings(&set("small-128", &named).unwrap());
     let one = "`fabric.radix` is 32, but a `spectrum-4` has 128 ports of 400Gbps";
     assert!(told.contains(one), "{told}");
     let all = [named[0], named[1], "fabric.radix=128"];
     assert_eq!(warnings(&set("small-128", &all).unwrap()), "");
+    let more = [named[0], named[1], "fabric.radix=256"];
+    let told = warnings(&set("small-128", &more).unwrap());
+    assert!(
+        told.contains("has 128 ports of 400Gbps: the fabric is built, and priced, as if"),
+        "{told}"
+    );
 }
 
 /// InfiniBand's boxes grant credits, others do not, and not every card speaks everything.
@@ -299,6 +306,10 @@ fn settings_without_effect_are_named_for_their_purpose() {
         (packet, "network.pfc.enabled=false", false),
         (packet, "network.buffer_of_tier.nosuch.size=2MB", true),
         (packet, "network.buffer_of_tier.leaf.size=2MB", false),
+        (packet, "network.ecn_of_tier.nosuch.min=64KiB", true),
+        (packet, "network.ecn_of_tier.leaf.min=64KiB", false),
+        (flow, "network.ecn_of_tier.leaf.min=64KiB", true),
+        (packet, "network.credits_of_tier.leaf.spare=64KiB", true),
         (flow, "job.parallel.overlap=[\"dp\",\"cp\"]", true),
         (flow, "job.parallel.overlap=[\"dp\",\"tp\"]", false),
         (flow, "cluster.scale_up.delay=1us", true),

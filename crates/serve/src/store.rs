@@ -155,7 +155,7 @@ impl Store {
                 Ok(Err(error)) => error,
                 Err(_) => Error::Corrupted("a page makes no sense".to_owned()),
             };
-            state.database = None;
+            close(state);
             if !matches!(last, Error::PreviousIo) {
                 break;
             }
@@ -306,6 +306,18 @@ impl Store {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Closes the database. A damaged file can make that panic too, and then nothing is left to keep.
+fn close(state: &mut State) {
+    let database = state.database.take();
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        close(&mut self.lock());
     }
 }
 

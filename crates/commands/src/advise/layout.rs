@@ -32,6 +32,13 @@ const MOST: usize = 400_000;
 /// answer is the machine's only where it is slower than that.
 const PER_SECOND: f64 = 200.0;
 
+/// Mixes of degrees among the best whose other mixes are looked at too, although the sample has
+/// left them out.
+const BEST_DEGREES: usize = 3;
+
+/// So many of their mixes, at most: about two seconds.
+const NEIGHBOURS: usize = 400;
+
 /// Layouts that are told with their steps, beside those that no other beats.
 const TOLD: usize = 400;
 
@@ -93,6 +100,16 @@ pub struct Scored {
     pub usd_per_million_tokens: f64,
     /// Whether no other is better in all three.
     pub front: bool,
+    #[serde(skip)]
+    degrees: Degrees,
+}
+
+/// Tensor, context, pipeline, expert and data parallelism, and virtual stages.
+type Degrees = [u64; 6];
+
+fn degrees(config: &JobConfig) -> Degrees {
+    let own = &config.parallel;
+    [own.tp, own.cp, own.pp, own.ep, own.dp.unwrap_or(0), own.vpp]
 }
 
 /// Searches; names the best as changes: the first, and those for which there may be time later.
@@ -113,7 +130,8 @@ pub(super) fn search(
     let mixes = all.len();
     // What is looked at is a fair part of all, and the same on every machine that is fast enough.
     Random::new(loaded.scenario.seed, "layouts", 0).shuffle(&mut all);
-    all.truncate((budget_s * PER_SECOND).max(1.0) as usize);
+    let most = (budget_s * PER_SECOND).max(1.0) as usize;
+    let left_out = all.split_off(most.min(all.len()));
     let capacity = gpu.memory_gb.value * 1e9;
     let judge = Judge { config, machines: machines(loaded, gpu, job.layout.gpus()), capacity };
     let chunks: Vec<&[JobConfig]> = all.chunks(CHUNK).collect();
@@ -121,18 +139,19 @@ pub(super) fn search(
         let mut own = loaded.clone();
         let mut found = SearchedLayouts::default();
         for config in chunk.iter().take_while(|_| !clock.is_over()) {
-            found.all += 1;
             judge.look(&mut own, config, &job.model, &mut found);
         }
         found
     });
-    let (mut looked_at, mut legal, mut fit, mut scored) = (0, 0, 0, Vec::new());
-    for one in looked {
-        looked_at += one.all;
-        legal += one.legal;
-        fit += one.fit;
-        scored.extend(one.scored);
+    let mut found = SearchedLayouts::default();
+    let mut skipped: Vec<&JobConfig> = left_out.iter().collect();
+    for (one, chunk) in looked.into_iter().zip(&chunks) {
+        skipped.extend(&chunk[one.all..]);
+        found.join(one);
     }
+    let unseen = all.len() - found.all;
+    judge.complete(loaded, skipped, &job.model, &mut found);
+    let SearchedLayouts { all: looked_at, legal, fit, mut scored } = found;
     let predicted = scored.len();
     scored.sort_by(|a, b| a.step_s.total_cmp(&b.step_s).then(a.name.cmp(&b.name)));
     let by = |one: &Scored| if fewer_gpus { one.usd_per_million_tokens } else { one.step_s };
@@ -149,7 +168,6 @@ pub(super) fn search(
     let others = near.iter().filter(is_other).take(ENGINE - first.len());
     let others = others.map(|one| change(one, now)).collect();
     let first = first.into_iter().map(|one| change(one, now)).collect();
-    let unseen = all.len() - looked_at;
     let wall_s = clock.meter.wall_s() - began_s;
     let best = front(scored);
     let (by_engine, left) = (0, 0);
@@ -176,7 +194,42 @@ struct SearchedLayouts {
     scored: Vec<Scored>,
 }
 
+impl SearchedLayouts {
+    fn join(&mut self, other: Self) {
+        self.all += other.all;
+        self.legal += other.legal;
+        self.fit += other.fit;
+        self.scored.extend(other.scored);
+    }
+}
+
 impl Judge<'_> {
+    /// Looks at what was skipped of the degrees of the best: a sample that has found the best
+    /// degrees may have missed their best sharding, microbatch, recomputation or overlap.
+    fn complete(
+        &self,
+        loaded: &Loaded,
+        skipped: Vec<&JobConfig>,
+        model: &Model,
+        found: &mut SearchedLayouts,
+    ) {
+        found.scored.sort_by(|a, b| a.step_s.total_cmp(&b.step_s).then(a.name.cmp(&b.name)));
+        let mut best: Vec<Degrees> = Vec::new();
+        for one in &found.scored {
+            if best.len() < BEST_DEGREES && !best.contains(&one.degrees) {
+                best.push(one.degrees);
+            }
+        }
+        let place = |config: &JobConfig| best.iter().position(|own| *own == degrees(config));
+        let mut near: Vec<(usize, &JobConfig)> =
+            skipped.into_iter().filter_map(|config| Some((place(config)?, config))).collect();
+        near.sort_by_key(|(place, _)| *place);
+        let mut own = loaded.clone();
+        for (_, config) in near.into_iter().take(NEIGHBOURS) {
+            self.look(&mut own, config, model, found);
+        }
+    }
+
     fn look(
         &self,
         own: &mut Loaded,
@@ -184,6 +237,7 @@ impl Judge<'_> {
         model: &Model,
         found: &mut SearchedLayouts,
     ) {
+        found.all += 1;
         let Ok((job, _)) = resolve(config, model.clone(), &site(own)) else { return };
         found.legal += 1;
         if memory::check(&job, Bytes::new(self.capacity as u64)).is_err() {
@@ -218,6 +272,7 @@ impl Judge<'_> {
             memory: fullest.get() as f64 / self.capacity.max(1.0),
             usd_per_million_tokens: bill.usd_per_million_tokens,
             front: false,
+            degrees: degrees(config),
         })
     }
 }
@@ -528,5 +583,43 @@ fn word(value: &impl Serialize) -> String {
         Ok(serde_json::Value::String(word)) => word,
         Ok(other) => crate::explain::toml(&other).unwrap_or_default(),
         Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scenario::{Request, load};
+
+    use super::*;
+
+    /// One layout of the best degrees, computing all layers again, is all that a sample has.
+    #[test]
+    fn what_a_sample_has_missed_of_the_best_degrees_is_looked_at() {
+        let set = vec!["job.recompute=full".to_owned()];
+        let scenario = Some("small-16".to_owned());
+        let loaded = load(&Request { scenario, set, ..Request::default() }).unwrap();
+        let config = loaded.scenario.job.clone().unwrap();
+        let job = loaded.job.clone().unwrap();
+        let gpu = &loaded.scenario.catalogue.gpu[&loaded.scenario.cluster.gpu];
+        let machines = machines(&loaded, gpu, job.layout.gpus());
+        let judge = Judge { config: &config, machines, capacity: gpu.memory_gb.value * 1e9 };
+        let all = mixes(&loaded, &config, &job, &|_| false, false);
+        let is_sampled = |mix: &&JobConfig| mix.recompute == config.recompute;
+        let sampled = all.iter().filter(is_sampled);
+        let mut found = SearchedLayouts::default();
+        for one in sampled {
+            judge.look(&mut loaded.clone(), one, &job.model, &mut found);
+            if 0 < found.fit {
+                break;
+            }
+        }
+        let sampled = found.scored.clone();
+        judge.complete(&loaded, all.iter().collect(), &job.model, &mut found);
+        let step = |all: &[Scored]| all.iter().map(|one| one.step_s).fold(f64::INFINITY, f64::min);
+        assert!(step(&found.scored) < step(&sampled));
+        let none = |one: &Scored| one.set.iter().any(|set| set == "job.recompute=none");
+        let best = found.scored.iter().min_by(|a, b| a.step_s.total_cmp(&b.step_s)).unwrap();
+        assert!(none(best), "{}", best.name);
+        assert!(found.scored.iter().all(|one| one.degrees == sampled[0].degrees));
     }
 }

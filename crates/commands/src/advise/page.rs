@@ -90,8 +90,9 @@ impl Advice {
         }
         (!left.is_empty()).then(|| {
             format!(
-                "Not everything was tried in {:.1} s: more time than --budget {:.3} or a faster \
-                 machine may advise otherwise. Left out: {}.",
+                "Not everything was tried in {:.1} s, for at most {:.3} are given, a part of them \
+                 to layouts: more time (fatflow advise --budget) or a faster machine may advise \
+                 otherwise. Left out: {}.",
                 self.wall_s,
                 Span::from_secs_f64(self.budget_s),
                 left.join(", ")

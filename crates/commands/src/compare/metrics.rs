@@ -257,7 +257,7 @@ const METRICS: &[Metric] = &[
         Some(Value::Words(format!("{}, {} {pairs}", routing.policy.name(), routing.qps)))
     }),
     metric(WORDS, "constraint", "main constraint", ("", Form::Words), |c| {
-        Some(Value::Words(c.job?.0.constraint.clone()))
+        Some(Value::Words(run_job::constraint(&c.parts?)))
     }),
     metric(SHARES, "all_reduce_share", "all-reduce", SHARE, |c| {
         on_wire(c, |r| share_of(r.by_primitive["all_reduce"], r))

@@ -48,7 +48,10 @@ const MOST_CHANGED: usize = 40;
 
 pub(super) fn sheet(report: &Report) -> Sheet {
     let mut sheet = Sheet::new().heading(title(report));
-    let shared = About::shared(&report.about);
+    let mut shared = About::shared(&report.about);
+    if 1 < report.seeds {
+        shared = shared.replacen("; seed ", &format!("; {} seeds from ", report.seeds), 1);
+    }
     if !shared.is_empty() && 1 < report.columns.len() {
         sheet = sheet.text(format!("In all columns: {shared}."));
     }
@@ -56,6 +59,16 @@ pub(super) fn sheet(report: &Report) -> Sheet {
         sheet = sheet.note(format!("{}.", verdict.text));
     }
     sheet = crate::targets::show(sheet, &report.targets);
+    for note in &report.notes {
+        sheet = sheet.note(format!("{note}."));
+    }
+    if report.whole && 1 < report.columns.len() {
+        sheet = sheet.text(
+            "Something comes or goes within the step of a column: every column runs all its ranks \
+             on one clock, as with --whole, and its step may differ from that of a run phase by \
+             phase.",
+        );
+    }
     if !report.left_out.is_empty() {
         let names = report.left_out.join(", ");
         sheet = sheet.note(format!("Stopped before the end, and left out: {names}."));
@@ -102,11 +115,9 @@ pub(super) fn sheet(report: &Report) -> Sheet {
 /// What each column is about, and its scenario to copy.
 fn scenarios(report: &Report, sheet: Sheet) -> Sheet {
     let table = About::side_by_side(&report.columns, &report.about);
-    let mut sheet = sheet.heading("What this is about").table(table);
-    for (name, file) in report.columns.iter().zip(&report.files) {
-        sheet = sheet.heading(format!("The scenario of {name}")).verbatim(file);
-    }
-    sheet
+    let sheet = sheet.heading("What this is about").table(table).heading("The scenarios");
+    let files = report.columns.iter().zip(&report.files);
+    files.fold(sheet, |sheet, (name, file)| sheet.text(name).verbatim(file))
 }
 
 fn title(report: &Report) -> String {
@@ -149,7 +160,7 @@ fn differences(report: &Report, rows: &[&Row]) -> Table {
             table.row(std::iter::once("  80 % range".to_owned()).chain(cells));
             if report.named && !report.differences.is_empty() {
                 let cells = report.differences.iter().map(longer_by);
-                table.row(std::iter::once("  longer by, 80 %".to_owned()).chain(cells));
+                table.row(std::iter::once("  longer by".to_owned()).chain(cells));
             }
         }
         if row.reported.iter().any(Option::is_some) {
@@ -178,7 +189,8 @@ fn legend(report: &Report) -> String {
                  the error of computation cancels";
     }
     if 1 < report.seeds {
-        text += "; ± is the 95 % confidence of the mean over the seeds";
+        text += "; ± is the 95 % confidence of the mean over the seeds, the 80 % range the model's \
+                 error without it";
     }
     if report.named && report.seeds < 2 && report.engine.has_contention() {
         text +=
@@ -215,7 +227,11 @@ fn details(report: &Report) -> Sheet {
     let mut sources = Sources::default();
     let mut sheet = Sheet::new();
     if report.breakdowns.iter().any(Option::is_some) {
-        sheet = sheet.heading("Where the time goes").chart(steps(report)).chart(breakdown(report));
+        sheet = sheet.heading("Where the time goes").chart(steps(report));
+        // Of the same work, seconds and shares are one picture.
+        if !report.same_work {
+            sheet = sheet.chart(breakdown(report));
+        }
     }
     if let Some(chart) = against_first(report) {
         sheet = sheet.heading("What changes").chart(chart);
@@ -247,6 +263,8 @@ fn details(report: &Report) -> Sheet {
 /// The names without the words that all of them begin with, where they are long.
 pub(super) fn short(names: &[String]) -> Vec<String> {
     const LONG: usize = 12;
+    // Less is hardly shorter, and half of a word such as `rail-only`.
+    const WORTHWHILE: usize = 8;
     let parts = |name: &str| -> Vec<String> {
         name.split_inclusive(['-', '/']).map(str::to_owned).collect()
     };
@@ -262,6 +280,9 @@ pub(super) fn short(names: &[String]) -> Vec<String> {
     let is_bare = |parts: &Vec<String>, at: usize| parts[at].starts_with(|c: char| c.is_numeric());
     while 0 < common && all.iter().any(|parts| is_bare(parts, common)) {
         common -= 1;
+    }
+    if all[0][..common].concat().chars().count() < WORTHWHILE {
+        return names.to_vec();
     }
     all.iter().map(|parts| parts[common..].concat()).collect()
 }
@@ -428,19 +449,25 @@ fn ends(row: &Row, at: usize) -> String {
     }
 }
 
-/// What comes out in a column; over several seeds with how sure the mean is.
-fn simulated(row: &Row, at: usize) -> String {
+/// What comes out in a column; over several seeds with how sure the mean is, in the mean's unit.
+pub(super) fn simulated(row: &Row, at: usize) -> String {
     let text = row.simulated[at].as_ref().map_or_else(|| "–".to_owned(), |value| write(value, row));
     let mean = Value::number(&row.simulated[at]).unwrap_or(0.0);
     match row.ci95.get(at) {
         // Below this it is the rounding of a mean of equal numbers.
         Some(Some(ci95)) if 1e-9 * mean.abs() < *ci95 => {
-            // What is added to one, or to nothing, is as sure.
-            let form = if row.form == Form::Excess { Form::Percent } else { row.form };
-            format!("{text} ± {}", figure(*ci95, &Row { digits: 3, form, ..row.clone() }))
+            let (factor, _, after) = shape(mean, row);
+            let number = text.strip_suffix(after.as_str()).unwrap_or(&text);
+            format!("{number} ± {}{after}", two_digits(factor * ci95))
         }
         _ => text,
     }
+}
+
+/// With the two digits that count, and no exponent.
+fn two_digits(number: f64) -> String {
+    let decimals = (1.0 - number.log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("{number:.decimals$}")
 }
 
 /// Words: for each metric and column a line.
@@ -478,22 +505,53 @@ fn write(value: &Value, row: &Row) -> String {
 
 fn figure(number: f64, row: &Row) -> String {
     let digits = row.digits.max(3);
-    let with = |text: String| {
-        // Where the name says the unit, figures need not.
-        let is_said = row.unit.is_empty() || row.title.starts_with(&row.unit);
-        if is_said { text } else { format!("{text} {}", row.unit) }
+    let (factor, before, after) = shape(number, row);
+    let text = match row.form {
+        Form::Count => grouped(number.max(0.0).round() as u64),
+        Form::Ratio | Form::Times => significant_to(number, digits),
+        Form::Excess if number <= 1.0 + SAME => return "0 %".to_owned(),
+        Form::Excess => to_digits(factor * (number - 1.0), digits),
+        Form::Dollars if (100.0..1e5).contains(&number.abs()) => grouped(number as u64),
+        Form::Plain | Form::Words if row.unit != "s" => small(number, digits),
+        _ => to_digits(factor * number, digits),
+    };
+    format!("{before}{text}{after}")
+}
+
+/// How a figure is written: what it is multiplied by, what stands before it and what behind.
+fn shape(number: f64, row: &Row) -> (f64, &'static str, String) {
+    const SECONDS: [(f64, &str); 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
+    const PREFIXES: [(f64, &str); 6] =
+        [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let of = |units: &[(f64, &'static str)], otherwise| {
+        units.iter().copied().find(|(unit, _)| *unit <= number.abs()).unwrap_or(otherwise)
     };
     match row.form {
-        Form::Percent => format!("{} %", to_digits(100.0 * number, digits)),
-        Form::Count => grouped(number.max(0.0).round() as u64),
-        Form::Ratio => format!("{}:1", significant_to(number, digits)),
-        Form::Times => format!("{}×", significant_to(number, digits)),
-        Form::Excess if number <= 1.0 + SAME => "0 %".to_owned(),
-        Form::Excess => format!("+{} %", to_digits(100.0 * (number - 1.0), digits)),
-        Form::Dollars => money(number, digits),
-        Form::Plain | Form::Words if row.unit == "s" => seconds(number, digits),
-        Form::Plain | Form::Words => with(small(number, digits)),
-        Form::Scaled => scaled(number, &row.unit, digits),
+        Form::Percent => (100.0, "", " %".to_owned()),
+        Form::Excess => (100.0, "+", " %".to_owned()),
+        Form::Ratio => (1.0, "", ":1".to_owned()),
+        Form::Times => (1.0, "", "×".to_owned()),
+        Form::Count => (1.0, "", String::new()),
+        Form::Dollars => match number.abs() {
+            size if size < 1e5 => (1.0, "$", String::new()),
+            size if size < 1e9 => (1e-6, "$", "M".to_owned()),
+            _ => (1e-9, "$", "bn".to_owned()),
+        },
+        Form::Plain | Form::Words if row.unit == "s" => {
+            let least = if number == 0.0 { SECONDS[0] } else { SECONDS[3] };
+            let (unit, name) = of(&SECONDS, least);
+            (1.0 / unit, "", format!(" {name}"))
+        }
+        // Where the name says the unit, figures need not.
+        Form::Plain | Form::Words if row.unit.is_empty() || row.title.starts_with(&row.unit) => {
+            (1.0, "", String::new())
+        }
+        Form::Plain | Form::Words => (1.0, "", format!(" {}", row.unit)),
+        Form::Scaled => {
+            let (unit, prefix) = of(&PREFIXES, (1.0, ""));
+            let name = if row.unit == "bit/s" { "b/s" } else { &row.unit };
+            (1.0 / unit, "", format!(" {prefix}{name}").trim_end().to_owned())
+        }
     }
 }
 
@@ -505,37 +563,6 @@ fn small(number: f64, digits: usize) -> String {
     format!("{number:.*e}", digits - 1)
 }
 
-/// A time in the unit that suits it.
-fn seconds(number: f64, digits: usize) -> String {
-    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
-    let found = units.into_iter().find(|(unit, _)| *unit <= number.abs());
-    let (unit, name) = found.unwrap_or(if number == 0.0 { (1.0, "s") } else { (1e-9, "ns") });
-    format!("{} {name}", to_digits(number / unit, digits))
-}
-
-fn money(number: f64, digits: usize) -> String {
-    let (unit, name) = match number.abs() {
-        size if (100.0..1e5).contains(&size) => return format!("${}", grouped(number as u64)),
-        size if size < 1e5 => (1.0, ""),
-        size if size < 1e9 => (1e6, "M"),
-        _ => (1e9, "bn"),
-    };
-    format!("${}{name}", to_digits(number / unit, digits))
-}
-
-fn scaled(number: f64, unit: &str, digits: usize) -> String {
-    const PREFIXES: [(f64, &str); 6] =
-        [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    let found = PREFIXES.into_iter().find(|(factor, _)| *factor <= number.abs());
-    let (factor, prefix) = found.unwrap_or((1.0, ""));
-    let unit = match unit {
-        "bit/s" => "b/s",
-        "bit" => "bit",
-        other => other,
-    };
-    format!("{} {prefix}{unit}", to_digits(number / factor, digits)).trim_end().to_owned()
-}
-
 /// The seconds of each column's step, by what they are spent on.
 fn steps(report: &Report) -> Chart {
     let mut frame = Frame::new(&["column", "seconds", "part"]);
@@ -545,11 +572,22 @@ fn steps(report: &Report) -> Chart {
         }
     }
     Chart::new(ChartKind::Bars, "How long a step takes, and what for", without_idle(frame, 1, 2))
-        .caption("Seconds of one step; jobs of different size do different work in a step.")
+        .caption(format!(
+            "Seconds of one step{}; jobs of different size do different work in a step.",
+            over_seeds(report)
+        ))
         .axes("seconds", "column")
         .by("part")
         .labels("time of a step", "")
         .units(Unit::Seconds, Unit::Number)
+}
+
+/// Of what a chart shows the mean.
+fn over_seeds(report: &Report) -> String {
+    match report.seeds {
+        0 | 1 => String::new(),
+        seeds => format!(", the mean of {seeds} seeds"),
+    }
 }
 
 fn breakdown(report: &Report) -> Chart {
@@ -563,7 +601,7 @@ fn breakdown(report: &Report) -> Chart {
     }
     let frame = without_idle(frame, 1, 2);
     Chart::new(ChartKind::Bars, "Which share of a step goes where", frame)
-        .caption("Shares of each column's own step.")
+        .caption(format!("Shares of each column's own step{}.", over_seeds(report)))
         .axes("share", "column")
         .by("part")
         .labels("share of the step", "")

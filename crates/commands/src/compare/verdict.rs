@@ -4,12 +4,13 @@
 //! their communication is off by tells them apart. Others may each be off by their own interval.
 //! What is nearer to the best than that is a tie.
 
-use report::number::dollars;
+use report::number::{between, dollars};
 use serde::Serialize;
 
-use super::Column;
+use super::{Changed, Column};
 use crate::engine::Engine;
 use crate::interval::{Class, Residuals};
+use crate::run_job::Lever;
 use crate::seeds::Spread;
 
 /// What somebody would tell a colleague.
@@ -24,6 +25,13 @@ pub struct Verdict {
     pub tie: bool,
     /// Those that cannot.
     pub ties: Vec<String>,
+    /// The column whose tokens cost the least; nothing where work or sizes differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recommended: Option<String>,
+    /// What the answer may turn on: a setting that is the same in all columns and costs each of
+    /// them much.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levers: Vec<Lever>,
 }
 
 /// How much longer a column's step is than the first's, as a share of that.
@@ -110,8 +118,8 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
         _ if are_equal && is_same_work => "All have the same step".to_owned(),
         true => format!("{} has {goal}", best.name),
         false => {
-            let ties = listed(&ties);
-            format!("A tie within the model's error: {} has {goal}, but {ties} may", best.name)
+            let (best, ties) = (best.name, listed(&ties));
+            format!("A tie within the model's error: {best} has {goal}, which {ties} may have too")
         }
     };
     text += &cheapest;
@@ -123,11 +131,115 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
     if !is_traffic && !is_same_work {
         text += "; the jobs differ, so steps do not compare";
     }
-    Some(Verdict { text, best: best.name.to_owned(), tie: !ties.is_empty(), ties })
+    let recommended = recommended(&steps).filter(|_| !is_traffic && is_same_work);
+    let (recommended, why) = recommended.unzip();
+    if let Some(why) = why {
+        text = format!("{why}. {text}");
+    }
+    let (best, tie) = (best.name.to_owned(), !ties.is_empty());
+    Some(Verdict { text, best, tie, ties, recommended, levers: Vec::new() })
+}
+
+/// From this share of the step on the answer may turn on what the fabric costs.
+const MUCH: f64 = 0.05;
+
+impl Verdict {
+    /// With what the answer may turn on: where the fabric costs even the column that it costs the
+    /// least much, a change of the network that would help and that no column has.
+    pub(super) fn turning_on(
+        mut self,
+        columns: &[Column],
+        changed: &[Changed],
+        vary: &[String],
+    ) -> Self {
+        let costs = columns.iter().map(|column| {
+            let steps = column.runs.iter().filter_map(|run| Some(&run.job.as_ref()?.0));
+            let shares: Vec<f64> = steps.map(|step| step.verdict.fabric_s / step.step_s).collect();
+            shares.iter().sum::<f64>() / shares.len().max(1) as f64
+        });
+        let costs: Vec<f64> = costs.collect();
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = costs.iter().copied().fold(0.0, f64::max);
+        let (Some(first), [vary]) = (columns.first(), vary) else { return self };
+        let key = |set: &String| set.split('=').next().unwrap_or_default().to_owned();
+        let is_shared = |lever: &&Lever| {
+            let keys: Vec<String> = lever.set.iter().map(key).collect();
+            let differs = |key: &String| changed.iter().any(|row| row.key == *key);
+            keys.iter().all(|key| key.starts_with("network.")) && !keys.iter().any(differs)
+        };
+        let steps = first.runs.iter().filter_map(|run| Some(&run.job.as_ref()?.0));
+        let mut levers = steps.flat_map(|step| &step.verdict.levers);
+        let Some(lever) = levers.find(is_shared).filter(|_| MUCH <= least) else { return self };
+        let scenario = &first.loaded.scenario;
+        let routing = &scenario.network.settings.routing;
+        let set: Vec<String> = lever.set.iter().map(|set| format!("--set '{set}'")).collect();
+        let command =
+            format!("fatflow compare {} --vary {vary} {}", first.loaded.input, set.join(" "));
+        let pairs = if routing.qps == 1 { "queue pair" } else { "queue pairs" };
+        self.text += &format!(
+            ". With {} {pairs} and {} the fabric costs {} % of the step, and the answer may turn \
+             on that: ask first with {} ({command})",
+            routing.qps,
+            routing.policy.name(),
+            between(100.0 * least, 100.0 * most, |share| format!("{share:.0}")),
+            lever.name,
+        );
+        self.levers = vec![Lever { command, ..lever.clone() }];
+        self
+    }
+}
+
+/// What somebody who pays for it would take: the column whose tokens cost the least, which weighs
+/// time against price; of those that cost the same the cheapest to build, then the one with the
+/// fewest queue pairs, then the fastest. Nothing where they have not as many GPUs.
+fn recommended(steps: &[Step<'_>]) -> Option<(String, String)> {
+    let gpus = |step: &Step<'_>| Some((step.column.fabric.gpus, step.column.step()?.gpus));
+    let tokens = |step: &Step<'_>| {
+        let runs = step.column.runs.iter().filter_map(|run| run.job.as_ref());
+        let costs: Vec<f64> = runs.map(|(job, _)| job.cost.usd_per_million_tokens).collect();
+        costs.iter().sum::<f64>() / costs.len() as f64
+    };
+    let by_tokens = |a: &&Step<'_>, b: &&Step<'_>| tokens(a).total_cmp(&tokens(b));
+    let (least, most) = (steps.iter().min_by(by_tokens)?, steps.iter().max_by(by_tokens)?);
+    let is_one_size = steps.iter().all(|step| gpus(step) == gpus(least));
+    let has_cost = 0.0 < tokens(least);
+    if !is_one_size || !has_cost {
+        return None;
+    }
+    let is_near = |own: f64, least: f64| own <= least * (1.0 + WORTH_SAYING);
+    let alike: Vec<&Step<'_>> =
+        steps.iter().filter(|step| is_near(tokens(step), tokens(least))).collect();
+    let capital = |step: &Step<'_>| step.column.fabric.cost_usd;
+    let cheapest = alike.iter().map(|step| capital(step)).fold(f64::INFINITY, f64::min);
+    let queue_pairs = |step: &Step<'_>| step.column.loaded.scenario.network.settings.routing.qps;
+    let cheap = || alike.iter().filter(|step| is_near(capital(step), cheapest));
+    let taken = cheap().min_by_key(|step| queue_pairs(step))?;
+    let others = alike.iter().filter(|step| step.name != taken.name);
+    let others: Vec<String> = others.map(|step| step.name.to_owned()).collect();
+    let (name, usd) = (taken.name, tokens(taken));
+    let mut why = format!("Recommended: {name}; a million tokens cost ${usd:.3} at assumed prices");
+    why += &if others.is_empty() {
+        let more = 100.0 * (tokens(most) / usd - 1.0);
+        format!(", the least (with {} {more:.1} % more)", most.name)
+    } else {
+        let most = if cheap().any(|step| queue_pairs(step) != queue_pairs(taken)) {
+            "has the fewest queue pairs"
+        } else if cheap().count() < alike.len() {
+            "is the cheapest to build"
+        } else {
+            "is the fastest"
+        };
+        format!(", as with {}, of which it {most}", listed(&others))
+    };
+    let longer = taken.cost / steps[0].cost - 1.0;
+    if WORTH_SAYING < longer {
+        why += &format!("; its step is {:.1} % longer than the shortest", 100.0 * longer);
+    }
+    Some((name.to_owned(), why))
 }
 
 /// Of columns that time does not tell apart, which costs the least, and how much less than the
-/// dearest of them.
+/// best of them.
 fn cheapest(steps: &[Step<'_>], ties: &[String]) -> String {
     let capital = |step: &&Step<'_>| step.column.fabric.cost_usd;
     let is_tied =
@@ -135,23 +247,29 @@ fn cheapest(steps: &[Step<'_>], ties: &[String]) -> String {
     let tied = || steps.iter().enumerate().filter(is_tied).map(|(_, step)| step);
     let is_one_size = tied().all(|step| step.column.fabric.gpus == steps[0].column.fabric.gpus);
     let by_capital = |a: &&Step<'_>, b: &&Step<'_>| capital(a).total_cmp(&capital(b));
-    let (Some(least), Some(most)) = (tied().min_by(by_capital), tied().max_by(by_capital)) else {
+    let (best, Some(least), Some(most)) =
+        (&steps[0], tied().min_by(by_capital), tied().max_by(by_capital))
+    else {
         return String::new();
     };
-    let saved = capital(&most) - capital(&least);
-    if ties.is_empty() || !is_one_size || saved < WORTH_SAYING * capital(&most) {
+    let is_worth_it = |saved: f64| WORTH_SAYING * capital(&most) <= saved;
+    if ties.is_empty() || !is_one_size || !is_worth_it(capital(&most) - capital(&least)) {
         return String::new();
+    }
+    let saved = capital(&best) - capital(&least);
+    if !is_worth_it(saved) {
+        return format!("; of these {} is the cheapest to build too", best.name);
     }
     format!(
         "; of these {} is the cheapest to build: {} ({:.1} %) less than {}",
         least.name,
         dollars(saved),
-        100.0 * saved / capital(&most),
-        most.name
+        100.0 * saved / capital(&best),
+        best.name
     )
 }
 
-/// A smaller share of the capital than this is not worth a sentence.
+/// A smaller share of the capital, or of a token's price, is not worth a sentence.
 const WORTH_SAYING: f64 = 0.001;
 
 /// Names as in a sentence: a, b or c.

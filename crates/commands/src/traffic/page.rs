@@ -35,7 +35,8 @@ pub(super) fn sheet(report: &Report) -> Sheet {
         let lost = grouped(report.unreachable);
         sheet = sheet.note(format!("{lost} connections have no path between their ends."));
     }
-    sheet = sheet.heading("Who needs it").chart(axis_chart(report)).table(shares(report));
+    let [axes, primitives] = shares(report);
+    sheet = sheet.heading("Who needs it").chart(axis_chart(report)).table(axes).table(primitives);
     let asked = "Calls of the communication library in one step, inside servers too, counted as \
                  nccl-tests counts them; a mean over all GPUs.";
     sheet = sheet.heading("What a GPU asks for").text(asked).table(calls(report));
@@ -81,30 +82,21 @@ const AXES: [(&str, &str); 5] = [
     ("dp", "data parallel"),
 ];
 
-fn shares(report: &Report) -> Table {
-    let mut table = Table::new([
-        ("axis", Align::Left),
-        ("bytes", Align::Right),
-        ("share", Align::Right),
-        ("", Align::Left),
-        ("primitive", Align::Left),
-        ("bytes", Align::Right),
-        ("share", Align::Right),
-    ]);
+/// The bytes of a step by axis, and by primitive.
+fn shares(report: &Report) -> [Table; 2] {
+    let of = |what: &str, rows: [(&str, f64); 5]| {
+        let heads = [(what, Align::Left), ("bytes", Align::Right), ("share", Align::Right)];
+        let mut table = Table::new(heads);
+        for (name, own) in rows {
+            table.row([name.to_owned(), bytes(own), percent(own / report.bytes_per_step)]);
+        }
+        table
+    };
     let primitives = super::Primitive::ALL.map(super::Primitive::word);
-    for ((key, name), primitive) in AXES.iter().zip(primitives) {
-        let (axis, by) = (report.by_axis[key], report.by_primitive[primitive]);
-        table.row([
-            (*name).to_owned(),
-            bytes(axis),
-            percent(axis / report.bytes_per_step),
-            String::new(),
-            primitive.to_owned(),
-            bytes(by),
-            percent(by / report.bytes_per_step),
-        ]);
-    }
-    table
+    [
+        of("axis", AXES.map(|(key, name)| (name, report.by_axis[key]))),
+        of("primitive", primitives.map(|primitive| (primitive, report.by_primitive[primitive]))),
+    ]
 }
 
 fn calls(report: &Report) -> Table {

@@ -20,3 +20,21 @@ export const save = (file, content, kind) => {
   link.click();
   setTimeout(() => { URL.revokeObjectURL(link.href); link.remove(); }, 1000);
 };
+
+/** What a command says in a terminal, without the drawing around the place that it means: a text for each line. */
+export const plainly = (message) => {
+  const lines = [];
+  let isPicture = false;
+  for (const line of (message ?? "").split("\n")) {
+    const place = line.match(/[╭,]─+\[(.+?)(?::(\d+))?(?::\d+)?\]/);
+    if (place) {
+      isPicture = true;
+      lines.push(`in ${place[1]}${place[2] ? `, line ${place[2]}` : ""}`);
+    } else if (isPicture) {
+      isPicture = !/^\s*╰─/.test(line);
+    } else {
+      lines.push(line.replace(/^[\s×⚠│├╰─▶]+/, "").replace(/^help: /, "→ "));
+    }
+  }
+  return lines.filter((line) => line.trim());
+};

@@ -129,9 +129,9 @@ export const Editor = ({ text, onChange, problems, schema, view: out }) => {
         extensions: [
           look, lineNumbers(), lintGutter(), history(), closeBrackets(), highlightActiveLine(), highlightSelectionMatches(),
           StreamLanguage.define(toml), syntaxHighlighting(colours),
-          EditorView.lineWrapping, autocompletion({ override: [complete(known)] }), hover(known),
+          EditorView.lineWrapping, autocompletion({ override: [complete(known)], icons: false }), hover(known),
           keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap, ...searchKeymap, indentWithTab]),
-          EditorView.contentAttributes.of({ "aria-label": "scenario as TOML", "aria-describedby": "problems" }),
+          EditorView.contentAttributes.of({ "aria-label": "scenario as TOML", "aria-describedby": "problems", tabindex: "0" }),
           EditorView.updateListener.of((update) => {
             if (!update.docChanged) return;
             typed.current.add(update.state.doc.toString());

@@ -22,8 +22,19 @@ const colour = (ramp, share) => {
   return `rgb(${mix.join(",")})`;
 };
 const SHADES = Object.fromEntries(Object.entries(RAMPS).map(([ground, ramp]) => [ground, Array.from({ length: STEPS + 1 }, (_, step) => colour(ramp, step / STEPS))]));
-/** Flows have no queues. */
-const knowsQueues = (film) => film.over_time.queued_bytes.some((values) => values.length);
+// Whether the machine wants dark pages now: a picture that is drawn does not follow by itself.
+const useDark = () => {
+  const wanted = matchMedia("(prefers-color-scheme: dark)");
+  const [dark, setDark] = useState(wanted.matches);
+  useEffect(() => {
+    const follow = () => setDark(wanted.matches);
+    wanted.addEventListener("change", follow);
+    return () => wanted.removeEventListener("change", follow);
+  }, []);
+  return dark;
+};
+/** Flows have no queues. Packets have: of traffic over time, of a step over all of it. */
+const knowsQueues = (film) => film.isOfPackets || film.over_time.queued_bytes.some((values) => values.length);
 
 /** Places of nodes, cables with both directions, ports of nodes. */
 const arrange = (film) => {
@@ -89,6 +100,17 @@ const numberOf = (film, link) => {
 const nameOf = (film, link) => {
   const number = numberOf(film, link);
   return `${film.nodes.name[film.links.from[link]]} → ${film.nodes.name[film.links.to[link]]}${number ? ` (${number})` : ""}`;
+};
+
+/** Whether a link is meant: by a part of its name, or by both its ends in either order, as "leaf 0 - spine 0". */
+const isMeant = (film, link, wanted) => {
+  const name = nameOf(film, link).toLowerCase();
+  const needle = wanted.trim().toLowerCase();
+  if (name.includes(needle)) return true;
+  const [from, to] = [film.links.from[link], film.links.to[link]].map((node) => film.nodes.name[node].toLowerCase());
+  const ends = needle.split(/\s+(?:-|–|to|<->)\s+|\s*(?:→|->|↔)\s*/).filter(Boolean);
+  const fits = (a, b) => a.includes(ends[0]) && b.includes(ends[1]);
+  return ends.length === 2 && (fits(from, to) || fits(to, from));
 };
 
 /** A link's value now; undefined where nothing is known of this moment. */
@@ -265,7 +287,8 @@ const Picture = ({ film }) => {
     return Array.from({ length: frames }, (_, moment) => rows.reduce((most, row) => Math.max(most, row[moment] ?? 0), 0));
   }, [film, kind]);
   const show = at < 0 ? KINDS[kind].show : KINDS[kind].now;
-  useEffect(() => { if (width) draw(canvas.current, film, plan, value, most, view, [width, height], chosen); }, [film, plan, value, most, view, width, height, chosen]);
+  const dark = useDark();
+  useEffect(() => { if (width) draw(canvas.current, film, plan, value, most, view, [width, height], chosen); }, [film, plan, value, most, view, width, height, chosen, dark]);
   useEffect(() => {
     if (!playing) return undefined;
     const timer = setInterval(() => setFrame((old) => (old + 1) % frames), 250);
@@ -295,10 +318,9 @@ const Picture = ({ film }) => {
   const find = (cable) => { chooseNode(plan.cables[cable].low); chooseCable(cable, plan.cables[cable].low); };
   const cableOf = useMemo(() => { const of = new Map(); plan.cables.forEach((cable, place) => { of.set(cable.up, place); if (cable.down !== undefined) of.set(cable.down, place); }); return of; }, [plan]);
   const matches = useMemo(() => {
-    const needle = wanted.trim().toLowerCase();
-    if (!needle) return [];
+    if (!wanted.trim()) return [];
     const found = [];
-    for (let link = 0; link < film.links.from.length && found.length < 500; link += 1) if (nameOf(film, link).toLowerCase().includes(needle)) found.push(link);
+    for (let link = 0; link < film.links.from.length && found.length < 500; link += 1) if (isMeant(film, link, wanted)) found.push(link);
     return found.sort((a, b) => (value(b) ?? 0) - (value(a) ?? 0)).slice(0, 12);
   }, [film, wanted, value]);
   useEffect(() => {
@@ -343,7 +365,7 @@ const Picture = ({ film }) => {
         <span class="ramp" aria-hidden="true">0 <i /> {show(most)}</span>
         <button aria-label="zoom in" onClick={() => zoom(1.6)}>+</button>
         <button aria-label="zoom out" onClick={() => zoom(1 / 1.6)}>−</button>
-        <input type="search" class="find" aria-label="find a link" placeholder="find a link, such as leaf 3 …" value={wanted} onInput={(event) => setWanted(event.target.value)} />
+        <input type="search" class="find" aria-label="find a link" placeholder="find a link, such as leaf 3 or leaf 0 - spine 0 …" value={wanted} onInput={(event) => setWanted(event.target.value)} />
       </div>
       {wanted ? <ul class="found" aria-live="polite">{matches.map((link) => <li key={link}><button class="link" onClick={() => { find(cableOf.get(link)); setWanted(""); }}>{nameOf(film, link)}</button> {value(link) === undefined ? "" : show(value(link))}</li>)}{matches.length ? null : <li>No link is called that.</li>}</ul> : null}
       <nav class="crumbs" aria-label="where the picture is">
@@ -382,11 +404,12 @@ export const Fabric = ({ id, run }) => {
   const [film, setFilm] = useState();
   const [trouble, setTrouble] = useState("");
   useEffect(() => { ask(`/api/runs/${id}/fabric.json`).then(setFilm).catch((error) => setTrouble(error.message)); }, [id]);
+  const shown = useMemo(() => film && { ...film, isOfPackets: run?.engine === "packet" }, [film, run?.engine]);
   return (
     <section id="fabric" aria-label="fabric">
       <div class="row"><h2>The fabric of {id}{run ? `: ${run.name}` : ""}</h2><a href={`#/run/${id}`}>its report</a></div>
       {trouble ? <p role="alert">{trouble}. A step or traffic on flows or packets has a picture; closed forms, comparisons and several jobs have none.</p> : null}
-      {film ? <Picture film={film} /> : trouble ? null : <p role="status">Loading …</p>}
+      {film ? <Picture film={shown} /> : trouble ? null : <p role="status">Loading …</p>}
     </section>
   );
 };

@@ -34,7 +34,10 @@ const Field = ({ number, name, value, about = "", change, list, wide }) => {
   );
 };
 
+// Down once is the simplest; a link that flaps is down at the end of every period.
 const FLAP = { on: "NIC 0", from: "500ms", for: "2s", every: "500ms", "down for": "100ms" };
+const ONCE = ["from", "for"];
+const AGAIN = [...ONCE, "every", "down for"];
 const ANOTHER = "another …";
 
 /** What if a link flaps: which, when and how often, before it is run. */
@@ -42,14 +45,17 @@ export const Flap = ({ values, run }) => {
   const [flap, setFlap] = useState(FLAP);
   const [isOther, setOther] = useState(false);
   const [isAlone, setAlone] = useState(false);
+  const [isAgain, setAgain] = useState(false);
+  const [wrong, setWrong] = useState([]);
   const own = faultsOf(values);
   const tier = (name) => String(values.find(({ key }) => key === `fabric.${name}.name`)?.value ?? name).replaceAll('"', "");
   const links = [["NIC 0", "a server's cable"], [`${tier("leaf")} 0 - ${tier("spine")} 0`, "the cables between two switches"]];
-  const change = (name) => (event) => setFlap({ ...flap, [name]: event.target.value });
-  const submit = (event) => {
+  const change = (name) => (event) => { setWrong([]); setFlap({ ...flap, [name]: event.target.value }); };
+  const submit = async (event) => {
     event.preventDefault();
-    const fault = { on: flap.on, at: flap.from, for: flap.for, what: { kind: "flap", period: flap.every, down: flap["down for"] } };
-    run(flap.on, written([...(isAlone ? [] : own), fault]));
+    const what = isAgain ? { kind: "flap", period: flap.every, down: flap["down for"] } : { kind: "link-down" };
+    const fault = { on: flap.on, at: flap.from, for: flap.for, what };
+    setWrong((await run(isAgain ? `${flap.on} flaps` : `${flap.on} is down once`, written([...(isAlone ? [] : own), fault]))) ?? []);
   };
   return (
     <form class="fault" id="flap" onSubmit={submit}>
@@ -57,9 +63,13 @@ export const Flap = ({ values, run }) => {
         {isOther ? <input name="on" value={flap.on} placeholder="leaf 5 - spine 1" onInput={change("on")} />
           : <select name="on" value={flap.on} onChange={(event) => { if (event.target.value === ANOTHER) setOther(true); else change("on")(event); }}>
             {links.map(([name, about]) => <option value={name}>{name}: {about}</option>)}<option>{ANOTHER}</option></select>}</label>
-      {["from", "for", "every", "down for"].map((name) => <label class="field"><span>{name}</span><input name={name} value={flap[name]} onInput={change(name)} /></label>)}
+      <label class="field"><span>how often</span>
+        <select name="often" value={isAgain ? "again" : "once"} onChange={(event) => { setWrong([]); setAgain(event.target.value === "again"); }}>
+          <option value="once">once</option><option value="again">again and again</option></select></label>
+      {(isAgain ? AGAIN : ONCE).map((name) => <label class="field"><span>{name}</span><input name={name} value={flap[name]} onInput={change(name)} /></label>)}
       {own.length ? <label><input type="checkbox" checked={isAlone} onChange={(event) => setAlone(event.target.checked)} /> in place of the scenario's own {own.length === 1 ? "fault" : `${own.length} faults`}, not on top</label> : null}
       <button class="primary">Run with it</button>
+      {wrong.map((words) => <small class="wrong" role="alert">{words}</small>)}
     </form>
   );
 };

@@ -1,7 +1,7 @@
 // The settings as a form: grouped as people think, with meaning, choices and errors in place.
 import { useMemo, useState } from "preact/hooks";
 import { Faults } from "./faults.jsx";
-import { at, choices, facts, leaves, plain as shown, remedies } from "./schema.js";
+import { at, choices, facts, finds, leaves, plain as shown, remedies } from "./schema.js";
 import { useTyped } from "./typed.js";
 
 const GROUPS = [
@@ -45,7 +45,7 @@ const Setting = ({ value, schema, problems, set, own, aside }) => {
       <label for={id}>{(value.key.split(".").slice(1).join(".") || value.key).split(/(?<=[._])/).map((part) => <>{part}<wbr /></>)}</label>
       <span class="value">
         {isKnown && !isOther
-          ? <select id={id} data-key={value.key} value={text} onChange={choose} aria-describedby={`${id}-help`}>
+          ? <select id={id} data-key={value.key} value={text} title={chosen?.info ? `${text}: ${chosen.info}` : text} onChange={choose} aria-describedby={`${id}-help`}>
             {is === "" || isOwn ? <option value="">{LEFT_OUT}</option> : null}
             {options.map((option) => <option value={String(option.value)}>{String(option.value)}{node?.isOpen && option.info ? `: ${option.info}` : ""}</option>)}
             {node?.isOpen ? <option value={ANOTHER}>another …</option> : null}
@@ -80,7 +80,7 @@ export const Form = ({ values, valid, schema, problems, set }) => {
     if (/^(reported|catalogue)\b|^faults\./.test(value.key)) return false;
     if (!needle) return all || !["default", LEFT_OUT].includes(value.origin) || FIRST.includes(value.key);
     const text = `${value.key} ${schema ? at(schema, value.key.split("."))?.description ?? "" : ""}`;
-    return text.toLowerCase().includes(needle);
+    return finds(text, needle);
   };
   const hasFaults = !needle || "faults flap".includes(needle) || needle.includes("fault");
   const groups = new Map();

@@ -1,7 +1,7 @@
 // The page of `fatflow serve`: write, check, run, look, compare. Talks to its own server alone.
 import { render } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { ask, save, send } from "./api.js";
+import { ask, plainly, save, send } from "./api.js";
 import { Editor } from "./editor.jsx";
 import { Fabric } from "./fabric.jsx";
 import { Flap } from "./faults.jsx";
@@ -41,13 +41,13 @@ const Problems = ({ state, goTo, set }) => (
   <ul id="problems" aria-live="polite">
     {state.trouble ? <li>{state.trouble}</li> : null}
     {state.valid === true ? <li class="good">This scenario is valid.{state.inherited ? ` Inherited from ${state.inherited}.` : ""}</li> : null}
-    {state.problems.map((problem) => (
-      <li>{problem.elsewhere ? <>{problem.elsewhere}: </> : null}{problem.line ? <button type="button" onClick={() => goTo(problem.line)}>line {problem.line}</button> : null} {problem.message}{problem.help ? <div>→ {problem.help} <Remedies problem={problem} set={set} /></div> : null}</li>
+    {[...state.problems, ...(state.warnings ?? [])].map((problem) => (
+      <li class={problem.isWarning ? "warning" : undefined}>{problem.elsewhere ? <>{problem.elsewhere}: </> : null}{problem.line ? <button type="button" onClick={() => goTo(problem.line)}>line {problem.line}</button> : null} {problem.isWarning ? "Warning: " : ""}{problem.message}{problem.help ? <div>→ {problem.help} <Remedies problem={problem} set={set} /></div> : null}</li>
     ))}
   </ul>
 );
 
-const Scenario = ({ text, change, replace, pick, preset, before, bringBack, state, schema, presets, start, set, settled, setTrouble, hidden }) => {
+const Scenario = ({ opened, text, change, replace, pick, preset, before, bringBack, state, schema, presets, start, set, settled, setTrouble, hidden }) => {
   const [tab, setTab] = useState("text");
   const [command, setCommand] = useState("run");
   const [collective, setCollective] = useState(COLLECTIVES[0]);
@@ -60,34 +60,46 @@ const Scenario = ({ text, change, replace, pick, preset, before, bringBack, stat
     view.current.dispatch({ selection: { anchor: at.from, head: at.to }, scrollIntoView: true });
     setTimeout(() => view.current.focus());
   };
+  const nameOf = ({ values }) => (values.find((value) => value.key === "name")?.value ?? "scenario").replaceAll('"', "");
   // What was typed last may still be on its way: what is run is the scenario with it.
   const ready = async (body) => {
     const now = await settled();
     if (!now) return;
-    const name = (now.values.find((value) => value.key === "name")?.value ?? "scenario").replaceAll('"', "");
-    try { await start({ engine, ...await body(name, now.text) }); } catch (error) { setTrouble(error.message); }
+    try { await start({ engine, ...await body(nameOf(now), now.text) }); } catch (error) { setTrouble(error.message); }
   };
   const run = () => ready((name, text) => ({ name, command, collective: command === "collective" ? collective : "", scenarios: [text] }));
   const advise = () => ready((name, text) => ({ name, command: "advise", scenarios: [text] }));
   const answer = (question, body) => ready((name, text) => ({ name: `${name}: ${question}`, scenarios: [text], ...body }));
-  const flap = (link, faults) => ready(async (name, text) => ({ name: `${name}: ${link} flaps`, command: "run", scenarios: [(await send("/api/set", { text, key: "faults", value: faults })).text] }));
+  // What is wrong with a fault stands at its form, before anything runs.
+  const flap = async (what, faults) => {
+    const now = await settled();
+    if (!now) return [];
+    try {
+      const { text } = await send("/api/set", { text: now.text, key: "faults", value: faults });
+      const { valid, problems } = (await send("/api/check", { text })).result;
+      if (!valid) return problems.map(({ message, help }) => [message, help].filter(Boolean).join(" → "));
+      await start({ engine, name: `${nameOf(now)}: ${what}`, command: "run", scenarios: [text] });
+      return [];
+    } catch (error) { return plainly(error.message); }
+  };
   const isOut = state.valid === false || state.isLoading;
   const tabs = [["text", "Text"], ["form", "Form"]];
   return (
     <section id="editor" aria-label="scenario" hidden={hidden}>
       <div class="row">
         <label>Start from <select id="presets" value={preset} onChange={(event) => { if (event.target.value) pick(event.target.value); }}>
-          <option value="">a preset …</option>{presets.map((preset) => <option value={preset.name}>{preset.name}: {preset.title}</option>)}</select></label>
+          <option value="">a preset …</option><option value="own">My own cluster: what it needs, to fill in</option>{presets.map((preset) => <option value={preset.name}>{preset.name}: {preset.title}</option>)}</select></label>
         <label class="file">or open a file <input type="file" id="open" accept=".toml" onChange={async (event) => { const [file] = event.target.files; if (file) replace(await file.text()); }} /></label>
         <button id="download" onClick={() => save("scenario.toml", text, "application/toml")}>Download scenario</button>
         {before === undefined ? null : <button id="back" onClick={bringBack}>Bring back what you had</button>}
       </div>
+      {opened ? <p id="opened" role="status">{opened}</p> : null}
       <div class="tabs" role="tablist">
         {tabs.map(([key, title]) => <button role="tab" id={`tab-${key}`} aria-selected={tab === key} aria-controls={`pane-${key}`} onClick={() => setTab(key)}>{title}</button>)}
       </div>
       <div id="pane-text" role="tabpanel" aria-labelledby="tab-text" hidden={tab !== "text"}>
         <Editor text={text} onChange={change} problems={state.problems} schema={schema} view={view} />
-        <p class="hint">Ctrl-Space completes keys and values; pointing at a key explains it.</p>
+        <p class="hint">Ctrl-Space completes keys and values; pointing at a key explains it. Tab indents; Esc, then Tab, leaves the editor.</p>
       </div>
       <div id="pane-form" role="tabpanel" aria-labelledby="tab-form" hidden={tab !== "form"}>
         {tab === "form" ? <Form values={state.values} valid={state.valid !== false} schema={schema} problems={state.problems} set={set} /> : null}
@@ -103,7 +115,7 @@ const Scenario = ({ text, change, replace, pick, preset, before, bringBack, stat
         </div>
       </div>
       <div class="row" id="questions">
-        <span>Or ask of it:</span>
+        <span>Or ask of it{engine ? <>, on the <b>{engine}</b> engine chosen above</> : null}:</span>
         {QUESTIONS.map(([question, body]) => <button disabled={isOut} onClick={() => answer(question, body)}>{question}</button>)}
         <button id="ask-flap" disabled={isOut} aria-expanded={flaps} onClick={() => setFlaps(!flaps)}>What if a link flaps?</button>
       </div>
@@ -113,21 +125,34 @@ const Scenario = ({ text, change, replace, pick, preset, before, bringBack, stat
 };
 
 // What a running command says of itself: `31 %, 4 s: tried 12 of 40 changes`.
-const Progress = ({ run }) => {
+const Progress = ({ run, stop }) => {
   const share = run.message?.match(/^(\d+) %/)?.[1];
   return (
     <div class="row">
       {isActive(run) ? <progress max="100" value={share} aria-label={`progress of run ${run.id}`} /> : null}
-      <p role="status">{run.status}{run.message ? `: ${run.message}` : ""}</p>
+      <div role="status">{isActive(run) ? <p>{run.status}{run.message ? `: ${run.message}` : ""}</p> : [run.status, ...plainly(run.message)].map((line) => <p>{line}</p>)}</div>
+      {isActive(run) && stop ? <button class="stop" onClick={stop}>Stop</button> : null}
     </div>
   );
+};
+
+const CopyLink = ({ id }) => {
+  const [said, setSaid] = useState("");
+  const link = `${location.origin}/#/run/${id}`;
+  const copy = async () => {
+    // Only pages of this machine, or over TLS, may write what is pasted.
+    try { await navigator.clipboard.writeText(link); setSaid("Copied."); } catch { setSaid(`Copy it yourself: ${link}`); }
+    setTimeout(() => setSaid(""), 6000);
+  };
+  return <><button onClick={copy}>Copy the link</button>{said ? <span role="status" class="copied">{said}</span> : null}</>;
 };
 
 // What gained when it was tried opens as the changed scenario; what only looks worthwhile is tried.
 const Levers = ({ run, attempt, openChanged }) => {
   const levers = run.figures?.levers ?? [];
   if (!levers.length) return null;
-  const isAdvice = run.command === "advise";
+  // A question is asked again of a changed scenario; advice has tried its changes.
+  const isAdvice = run.command === "advise" || run.command === "compare";
   const gain = (lever) => (typeof lever.gain === "number" ? ` (${figures.percent(lever.gain)} less)` : "");
   const button = (lever) => <button title={lever.set.join("\n")} onClick={() => (isAdvice ? openChanged : attempt)(run, lever)}>{lever.name}{gain(lever)}</button>;
   // The best of an advice is a long line by itself.
@@ -142,7 +167,11 @@ const Levers = ({ run, attempt, openChanged }) => {
   );
 };
 
-const Shown = ({ ids, runs, edit, attempt, openChanged }) => (
+const Shown = ({ ids, runs, me, parents, compare, refresh, say, edit, attempt, openChanged }) => {
+  const mayRun = me.role === "run";
+  const stop = (run) => async () => { try { await send(`/api/runs/${run.id}/stop`, {}); } catch (error) { say(error.message); } refresh(); };
+  const isOwn = (run) => mayRun && (!run.owner || run.owner === me.name);
+  return (
   <section id="view" class="view" aria-label="results">
     {ids.map((id) => {
       const run = runs.find((known) => known.id === id);
@@ -156,18 +185,20 @@ const Shown = ({ ids, runs, edit, attempt, openChanged }) => (
             {run.status === "done" ? <a href={`/api/runs/${id}/result.json`} download>JSON</a> : null}
             {run.status === "done" ? <a href={`/api/runs/${id}/report.html`} download={`fatflow-${id}.html`}>Download the report</a> : null}
             <button onClick={async () => edit(await ask(`/api/runs/${id}/scenario.toml`))}>Edit its scenario</button>
-            <button onClick={() => navigator.clipboard?.writeText(`${location.origin}/#/run/${id}`)}>Copy the link</button>
+            <CopyLink id={id} />
+            {parents.has(id) && mayRun ? <button class="with-parent" disabled={isActive(run)} onClick={() => compare([parents.get(id), id])}>Compare with run {parents.get(id)}</button> : null}
           </div>
           {run.note ? <p>{run.note}</p> : null}
           <Levers run={run} attempt={attempt} openChanged={openChanged} />
           {run.status === "done"
             ? <iframe src={`/api/runs/${id}/report.html`} title={`report of run ${id}`} sandbox="allow-scripts allow-downloads" />
-            : <Progress run={run} />}
+            : <Progress run={run} stop={isOwn(run) ? stop(run) : undefined} />}
         </article>
       );
     })}
   </section>
-);
+  );
+};
 
 const App = ({ me }) => {
   const route = useRoute();
@@ -227,9 +258,12 @@ const App = ({ me }) => {
     if (![brought.current, content].includes(newest.current)) setBefore(newest.current);
     brought.current = content;
     setPreset(from);
+    setOpened(undefined);
     change(content);
   };
-  const bringBack = () => { change(before); setBefore(undefined); setPreset(""); };
+  // Whose scenario the text is, and what has been changed in it.
+  const [opened, setOpened] = useState();
+  const bringBack = () => { change(before); setBefore(undefined); setPreset(""); setOpened(undefined); };
   const pick = async (name) => {
     setPreset(name);
     unsettle({ isLoading: true });
@@ -244,13 +278,17 @@ const App = ({ me }) => {
       const run = await send("/api/runs", body);
       await refresh();
       location.hash = `#/run/${run.id}`;
-    } catch (error) { setTrouble(error.message); location.hash = "#/"; }
+      return run;
+    } catch (error) { setTrouble(error.message); location.hash = "#/"; return undefined; }
   };
-  const compare = async () => {
-    const ids = [...ticked];
+  const untick = () => setTicked(new Set());
+  // Which run another was tried from.
+  const [parents, setParents] = useState(new Map());
+  const compare = async (ids) => {
     const scenarios = await Promise.all(ids.map((id) => ask(`/api/runs/${id}/scenario.toml`)));
     const names = ids.map((id) => called(runs, ids, id));
     start({ name: `runs ${ids.join(" and ")}`, command: "compare", engine: "", scenarios, names });
+    untick();
   };
   // A run's scenario with a change written into it.
   const changedBy = async (run, lever) => {
@@ -262,14 +300,17 @@ const App = ({ me }) => {
     return changed;
   };
   const openChanged = async (run, lever) => {
-    try { edit(await changedBy(run, lever)); } catch (error) { setTrouble(error.message); location.hash = "#/"; }
+    try {
+      edit(await changedBy(run, lever));
+      setOpened(`The scenario of run ${run.id} with ${lever.name}: ${lever.set.join("; ")}.`);
+    } catch (error) { setTrouble(error.message); location.hash = "#/"; }
   };
-  // The same scenario with what a run made look worthwhile, and both to be compared.
+  // The same scenario with what a run made look worthwhile; its page offers to compare both.
   const attempt = async (run, lever) => {
     try {
       const changed = await changedBy(run, lever);
-      setTicked((old) => new Set([...old, run.id]));
-      await start({ name: `${run.name}: ${lever.name}`, command: run.command, engine: run.engine, scenarios: [changed] });
+      const child = await start({ name: `${run.name}: ${lever.name}`, command: run.command, engine: run.engine, scenarios: [changed] });
+      if (child) setParents((old) => new Map([...old, [child.id, run.id]]));
     } catch (error) { setTrouble(error.message); location.hash = "#/"; }
   };
   useEffect(() => {
@@ -285,9 +326,10 @@ const App = ({ me }) => {
     const turn = ++latest.current;
     const timer = setTimeout(async () => {
       try {
-        const { valid, problems, values, inherited } = (await send("/api/check", { text })).result;
+        const { valid, problems, warnings = [], values, inherited } = (await send("/api/check", { text })).result;
         if (turn !== latest.current) return;
-        setState((old) => ({ ...old, valid, problems: problems.map(placed), inherited, values: values ?? old.values }));
+        const unwise = warnings.map((warning) => ({ ...placed(warning), isWarning: true }));
+        setState((old) => ({ ...old, valid, problems: problems.map(placed), warnings: unwise, inherited, values: values ?? old.values }));
         settle({ valid, text, values });
       } catch (error) {
         if (turn !== latest.current) return;
@@ -324,13 +366,13 @@ const App = ({ me }) => {
         {me.has_token ? <span class="who">{me.user.name} <button onClick={async () => { await send("/api/logout", {}); location.reload(); }}>Log out</button></span> : null}
       </header>
       <main class={where === "run" ? "fill" : undefined}>
-        {mayRun ? <Scenario {...{ text, change, replace, pick, preset, before, bringBack, state, schema, presets, start, set, settled, setTrouble }} hidden={where !== "scenario"} /> : null}
-        {where === "runs" ? <Runs {...{ runs, tick, refresh, edit, compare, me: me.user, say: setTrouble }} ticked={here} /> : null}
+        {mayRun ? <Scenario {...{ opened, text, change, replace, pick, preset, before, bringBack, state, schema, presets, start, set, settled, setTrouble }} hidden={where !== "scenario"} /> : null}
+        {where === "runs" ? <Runs {...{ runs, tick, untick, refresh, edit, me: me.user, say: setTrouble }} compare={() => compare([...here])} ticked={here} /> : null}
         {where === "fabric" ? <Fabric key={fabric} id={fabric} run={runs.find((run) => run.id === fabric)} /> : null}
-        {where === "sweep" ? <Sweep {...{ text, values: state.values, schema, runs, start }} ticked={here} /> : null}
+        {where === "sweep" ? <Sweep {...{ text, values: state.values, schema, runs, start, untick }} ticked={here} /> : null}
         {where === "files" ? <Files {...{ text, edit, start }} /> : null}
         {where === "audit" ? <Audit /> : null}
-        {where === "run" ? <Shown ids={shown} runs={runs} edit={edit} attempt={attempt} openChanged={openChanged} /> : null}
+        {where === "run" ? <Shown ids={shown} me={me.user} say={setTrouble} {...{ runs, parents, compare, refresh, edit, attempt, openChanged }} /> : null}
       </main>
     </>
   );

@@ -1,6 +1,6 @@
 // The runs as a table to sort, search, tick and annotate.
-import { useState } from "preact/hooks";
-import { ask, send } from "./api.js";
+import { useEffect, useState } from "preact/hooks";
+import { ask, plainly, send } from "./api.js";
 import { useTyped } from "./typed.js";
 
 const seconds = (value) => (value === undefined || value === null ? "" : value >= 1 ? `${value.toPrecision(4)} s` : value >= 1e-3 ? `${(1e3 * value).toPrecision(3)} ms` : `${(1e6 * value).toPrecision(3)} us`);
@@ -36,8 +36,11 @@ const Changed = ({ changed }) => {
 /** What a run is called beside others: its name, and where they share it what it has changed. */
 export const called = (runs, ids, id) => {
   const run = runs.find((run) => run.id === id);
+  // What was asked or changed stands behind the name of its scenario.
+  const last = run.name.split(": ").pop();
+  const short = last.length <= 28 ? last : "";
   const isShared = ids.some((other) => other !== id && runs.find((run) => run.id === other).name === run.name);
-  return isShared ? ["run", id, ...inWords(run.changed?.settings ?? []).filter((words) => !words.endsWith("left out")).slice(0, 1).map((words) => words.replace(/\S+ → /, ""))].join(" ") : `${id} ${run.name}`;
+  return isShared ? ["run", id, ...inWords(run.changed?.settings ?? []).filter((words) => !words.endsWith("left out")).slice(0, 1).map((words) => words.replace(/\S+ → /, ""))].join(" ") : ["run", id, short].join(" ").trim();
 };
 
 const COLUMNS = [
@@ -58,6 +61,18 @@ const Note = ({ run, refresh, isOwn }) => {
   return <input class="note" disabled={!isOwn} aria-label={`note of run ${run.id}`} placeholder="a note …" value={text} {...handlers} />;
 };
 
+// What cannot be undone is asked twice.
+const Forget = ({ id, forget }) => {
+  const [isSure, setSure] = useState(false);
+  useEffect(() => {
+    const timer = isSure ? setTimeout(() => setSure(false), 5000) : undefined;
+    return () => clearTimeout(timer);
+  }, [isSure]);
+  return isSure
+    ? <button class="wrong" aria-label={`really forget run ${id}`} onClick={forget}>Really forget it?</button>
+    : <button aria-label={`forget run ${id}`} onClick={() => setSure(true)}>Forget</button>;
+};
+
 const Row = ({ run, ticked, tick, refresh, edit, me, say }) => {
   const isOwn = me.role === "run" && (!run.owner || run.owner === me.name);
   const quietly = (work) => async () => { try { await work(); } catch (error) { say(error.message); } refresh(); };
@@ -72,20 +87,20 @@ const Row = ({ run, ticked, tick, refresh, edit, me, say }) => {
       <td class="number" data-of="capital">{dollars(run.figures?.cost_usd)}</td>
       <td class="verdict"><small title={run.figures?.verdict}>{short(run.figures?.verdict)}</small></td>
       <td class="state">{run.status === "done" ? `done in ${run.took_s.toFixed(1)} s` : run.status}
-        {run.message && run.status !== "done" ? <small>{run.message}</small> : null}</td>
+        {run.message && run.status !== "done" ? <small>{plainly(run.message).join("\n")}</small> : null}</td>
       <td><span class="row">
         {isActive(run) && isOwn ? <button onClick={quietly(() => send(`/api/runs/${run.id}/stop`, {}))}>Stop</button> : null}
         {run.status === "done" && run.command === "run" ? <a class="button" href={`#/fabric/${run.id}`}>Fabric</a> : null}
         {run.status === "done" ? <a href={`/api/runs/${run.id}/result.json`} download>JSON</a> : null}
         {run.status === "done" ? <a href={`/api/runs/${run.id}/report.html`} download={`fatflow-${run.id}.html`}>report</a> : null}
         {["observe", "compare"].includes(run.command) || me.role !== "run" ? null : <button onClick={quietly(async () => edit(await ask(`/api/runs/${run.id}/scenario.toml`)))}>Edit</button>}
-        {isActive(run) || !isOwn ? null : <button aria-label={`forget run ${run.id}`} onClick={quietly(() => send(`/api/runs/${run.id}`, {}, "DELETE"))}>Forget</button>}
+        {isActive(run) || !isOwn ? null : <Forget id={run.id} forget={quietly(() => send(`/api/runs/${run.id}`, {}, "DELETE"))} />}
       </span></td>
     </tr>
   );
 };
 
-export const Runs = ({ runs, ticked, tick, refresh, edit, compare, me, say }) => {
+export const Runs = ({ runs, ticked, tick, untick, refresh, edit, compare, me, say }) => {
   const [order, setOrder] = useState(["id", -1]);
   const [wanted, setWanted] = useState("");
   const key = COLUMNS.find(([name]) => name === order[0])[2];
@@ -104,9 +119,10 @@ export const Runs = ({ runs, ticked, tick, refresh, edit, compare, me, say }) =>
         <h2>Runs</h2>
         <input type="search" placeholder="find a run …" aria-label="find a run" value={wanted} onInput={(event) => setWanted(event.target.value)} />
         <select class="narrow" aria-label="sort by" value={order[0]} onChange={(event) => sort(event.target.value)}>{COLUMNS.map(([name, title]) => <option value={name}>by {title}</option>)}</select>
-        {me.role === "run" ? <a class="button" id="to-sweep" href="#/sweep">{ticked.size ? "Sweep the ticked" : "Sweep"}</a> : null}
-        <button id="compare" disabled={ticked.size < 2 || me.role !== "run"} onClick={compare}>Compare the ticked</button>
-        <button id="beside" disabled={ticked.size < 2} onClick={() => { location.hash = `#/run/${[...ticked].join("+")}`; }}>Show beside each other</button>
+        {me.role === "run" ? <a class="button" id="to-sweep" href="#/sweep">{ticked.size ? `Sweep the ticked (${ticked.size})` : "Sweep"}</a> : null}
+        <button id="compare" disabled={ticked.size < 2 || me.role !== "run"} onClick={compare}>Compare the ticked ({ticked.size})</button>
+        <button id="beside" disabled={ticked.size < 2} onClick={() => { location.hash = `#/run/${[...ticked].join("+")}`; }}>Show beside each other ({ticked.size})</button>
+        {ticked.size ? <button id="untick" onClick={untick}>Untick all</button> : null}
       </div>
       <div class="scroll" tabIndex={0} role="region" aria-label="table of runs">
         <table>

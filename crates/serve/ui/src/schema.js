@@ -140,10 +140,22 @@ export const remedies = ({ key, message, help }) => {
   if (!key || !help || /there is no key/.test(message)) return [];
   const near = help.match(/^(?:try ([\w.-]+)$|did you mean ["`]([^"`]+)["`]\?)/);
   if (near) return [[[key, near[1] ?? near[2]]]];
+  // Settings to write together, with which it would fit.
+  const settings = help.match(/^(job\.[\w.]+ = "?[\w-]+"?(?: with )?)+ would fit$/) ? [...help.matchAll(/(job\.[\w.]+) = "?([\w-]+)"?/g)] : [];
+  if (settings.length) return [settings.map(([, path, value]) => [path, value])];
   const copies = help.match(/^dp = (\d+)(?: \((\d+) GPUs\))? would fit$/);
   if (copies) return [[...(copies[2] ? [["job.gpus", copies[2]]] : []), ["job.parallel.dp", copies[1]]]];
   const sizes = help.endsWith(" would fit") ? [...help.matchAll(/gpus = (\d+) \(dp = (\d+)\)/g)] : [];
   if (sizes.length) return sizes.map(([, gpus, dp]) => [["job.gpus", gpus], ["job.parallel.dp", dp]]);
   const degrees = help.match(/^((?:tp|cp|pp|ep|etp) = \d+(?: or )?)+ would fit$/) ? [...help.matchAll(/(\w+) = (\d+)/g)] : [];
   return degrees.slice(0, 3).map(([, word, value]) => [[`job.parallel.${word}`, value]]);
+};
+
+// What people call what keys have another word for.
+const ALSO = { speed: "rate", bandwidth: "rate", server: "node", servers: "nodes", card: "nic", cards: "nic", congestion: "control", spread: "routing" };
+/** Whether a text has all words that are looked for, in any order. */
+export const finds = (text, wanted) => {
+  const there = text.toLowerCase();
+  const words = wanted.toLowerCase().split(/[\s,._-]+/).filter((word) => !["", "per", "of", "the", "a", "in", "for"].includes(word));
+  return words.every((word) => there.includes(word) || (ALSO[word] && there.includes(ALSO[word])));
 };

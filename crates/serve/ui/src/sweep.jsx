@@ -1,7 +1,7 @@
 // A sweep by ticking: which settings vary, over which values, from which scenarios.
 import { useState } from "preact/hooks";
 import { ask } from "./api.js";
-import { at, choices, plain as shownAs } from "./schema.js";
+import { at, choices, finds, plain as shownAs } from "./schema.js";
 
 /** Values between commas; commas inside brackets and quotes belong to a value. */
 export const valuesOf = (text) => {
@@ -17,7 +17,7 @@ const grid = (sources, engine, axes) => [
   ...axes.map(([key, values]) => `"${key}" = [${values.map(literal).join(", ")}]`),
 ].join("\n") + "\n";
 
-export const Sweep = ({ text, values, schema, runs, ticked, start }) => {
+export const Sweep = ({ text, values, schema, runs, ticked, untick, start }) => {
   const [wanted, setWanted] = useState("");
   const [axes, setAxes] = useState(new Map());
   const [engine, setEngine] = useState("");
@@ -27,7 +27,7 @@ export const Sweep = ({ text, values, schema, runs, ticked, start }) => {
   const meaning = (key) => (schema ? at(schema, key.split("."))?.description ?? "" : "");
   const first = ["network.routing.qps", "network.routing.policy", "network.transport", "network.congestion.control", "fabric.oversubscription", "job.parallel.tp", "seed"];
   const isPlain = (value) => !/^(name|from|reported|catalogue)\b/.test(value.key);
-  const shown = values.filter((value) => isPlain(value) && (axes.has(value.key) || (needle ? `${value.key} ${meaning(value.key)}`.toLowerCase().includes(needle) : first.includes(value.key)))).slice(0, 60);
+  const shown = values.filter((value) => isPlain(value) && (axes.has(value.key) || (needle ? finds(`${value.key} ${meaning(value.key)}`, needle) : first.includes(value.key)))).slice(0, 60);
   const set = (key, value) => setAxes((old) => { const next = new Map(old); if (value === undefined) next.delete(key); else next.set(key, value); return next; });
   const lists = [...axes].map(([key, value]) => [key, valuesOf(value)]);
   const cases = lists.reduce((count, [, list]) => count * list.length, Math.max(1, sources.length));
@@ -37,6 +37,7 @@ export const Sweep = ({ text, values, schema, runs, ticked, start }) => {
     try {
       const scenarios = sources.length ? await Promise.all(sources.map((id) => ask(`/api/runs/${id}/scenario.toml`))) : [text];
       await start({ name: `sweep of ${lists.map(([key]) => key.split(".").at(-1)).join(", ") || "scenarios"}`, command: "sweep", engine: "", scenarios, grid: grid(scenarios.length, engine, lists) });
+      untick();
     } catch (error) { setTrouble(error.message); }
   };
   return (
