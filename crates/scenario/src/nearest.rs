@@ -24,8 +24,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         } else if 3 <= length && word.starts_with(&other) {
             distance = distance.min(allowed);
         }
-        (distance <= allowed.min(2 * length.saturating_sub(1)))
-            .then_some((distance, candidate.len(), Reverse(candidate)))
+        let near = distance <= allowed.min(2 * length.saturating_sub(1));
+        near.then_some((distance, candidate.len(), Reverse(candidate)))
     });
     near.min().map(|(_, _, Reverse(candidate))| candidate)
 }
