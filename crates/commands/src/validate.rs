@@ -326,13 +326,17 @@ pub fn leave_out(
     let request = Request { scenario: None, extent: Extent::Settings, ..base.clone() };
     let catalogue = load(&request)?.scenario.catalogue;
     let groups = files::embedded()?;
-    let tasks: Vec<&Task> = groups.iter().flat_map(|group| &group.tasks).collect();
-    let tasks: Vec<&Task> = tasks.into_iter().filter(|task| task.sets().is_some()).collect();
+    let of = |may_set: &dyn Fn(&files::Group) -> bool| -> Vec<&Task> {
+        let groups = groups.iter().filter(|group| may_set(group));
+        groups.flat_map(|group| &group.tasks).filter(|task| task.sets().is_some()).collect()
+    };
+    let tasks = of(&|_| true);
+    let setting = of(&|group| !files::FOUND_LATER.contains(&group.name.as_str()));
     let threads = parallel::threads(threads);
     let base = Tuning::default();
     let done = AtomicU64::new(0);
     let errors = |tuning: &Tuning, set_by: SetBy| -> Vec<Option<f64>> {
-        parallel::map(threads, &tasks, |task| {
+        parallel::map(threads, &setting, |task| {
             if task.sets() != Some(set_by) {
                 return None;
             }
@@ -347,7 +351,7 @@ pub fn leave_out(
         })
     };
     let setters: Vec<left_out::Setter> =
-        tasks.iter().filter_map(|task| Some((task.origin().to_owned(), task.sets()?))).collect();
+        setting.iter().filter_map(|task| Some((task.origin().to_owned(), task.sets()?))).collect();
     let left_out = left_out::set_again(&setters, &errors);
     let residuals = parallel::map(threads, &tasks, |task| {
         let of =
