@@ -23,6 +23,7 @@ use fabric::summary::{Summary, summary};
 use fabric::topology::circuits::Setting;
 use job::{Job, Model};
 use packetsim::Settings;
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use traffic::nccl::Architecture;
 use traffic::pattern::{self, Flow, Load, Surroundings};
@@ -89,6 +90,12 @@ pub enum Extent {
 
 /// A value of the wrong kind, and where.
 type TypeMismatch = serde_path_to_error::Error<serde_json::Error>;
+
+/// What a tree of values means. The one way to read settings: each further deserializer would
+/// compile all of them once more.
+pub(crate) fn of_json<T: DeserializeOwned>(json: &Json) -> Result<T, TypeMismatch> {
+    serde_path_to_error::deserialize(json)
+}
 
 /// A resolved scenario.
 #[derive(Clone, Debug)]
@@ -236,7 +243,7 @@ impl Loader {
         if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(&known.table, table)) {
             return;
         }
-        let read = serde_json::from_value(node.to_json()).ok();
+        let read = of_json(&node.to_json()).ok();
         let known = |catalogue| Arc::new(Known { table: Arc::clone(table), catalogue });
         self.known = read.map(known);
     }
@@ -257,7 +264,7 @@ impl Loader {
     fn read(&self) -> Result<ScenarioFile, TypeMismatch> {
         let apart = self.apart();
         let json = apart.as_ref().map_or(&self.merged, |(_, rest)| rest).to_json();
-        let mut read: ScenarioFile = serde_path_to_error::deserialize(&json)?;
+        let mut read: ScenarioFile = of_json(&json)?;
         if let Some((known, _)) = apart {
             read.catalogue = known.catalogue.clone();
         }

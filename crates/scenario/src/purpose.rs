@@ -30,7 +30,7 @@ use units::{Span, Unused, UnusedKeys};
 use crate::Targets;
 use crate::file::ScenarioFile;
 use crate::jobs::Member;
-use crate::load::Loaded;
+use crate::load::{Loaded, of_json};
 use crate::racks::leaves_lengths_out;
 use crate::schema::join;
 use crate::tree::{Layer, Node, Value};
@@ -1003,8 +1003,7 @@ pub(crate) fn take_out(scenario: &ScenarioFile, idle: &UnusedKeys) -> ScenarioFi
     for key in idle.keys().iter().filter(|key| key.whole) {
         remove(&mut json, "", key);
     }
-    let mut obeyed: ScenarioFile =
-        serde_json::from_value(json).expect("what is left out has a default");
+    let mut obeyed: ScenarioFile = of_json(&json).expect("what is left out has a default");
     if let Some(catalogue) = catalogue {
         obeyed.catalogue = catalogue;
     }
