@@ -239,7 +239,7 @@ mod tests {
     fn everything_in_the_binary_can_be_read() {
         let groups = embedded().unwrap();
         let counts: Vec<usize> = groups.iter().map(|group| group.tasks.len()).collect();
-        assert_eq!(groups.len(), 6);
+        assert_eq!(groups.len(), 7);
         assert!(counts.iter().all(|count| 10 < *count), "{counts:?}");
     }
 
