@@ -25,6 +25,7 @@ use crate::seeds::{self, Repeat, Spread};
 use crate::targets::TargetRow;
 use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
 
+mod leaves;
 mod metrics;
 mod page;
 mod requirements;
@@ -37,6 +38,9 @@ pub use verdict::{StepDifference, Verdict};
 /// The deployments of the comparative analysis, and an AMD cluster.
 pub const DEPLOYMENTS: [&str; 5] =
     ["gpt4-azure", "llama3-meta-roce", "deepseek-v2", "grok4-colossus", "amd-mi300x"];
+
+/// How `--vary` begins that asks for several ratios.
+const TAPER: &str = "fabric.oversubscription=";
 
 /// What to compare, and how.
 #[derive(Clone, Debug, Default)]
@@ -395,6 +399,7 @@ pub fn run(
         tell(&format!("{}: done", variant.name));
         column
     });
+    let first = variants.first().map(|variant| variant.request(base));
     let mut done: Vec<(String, Column)> = Vec::new();
     let mut left_out = Vec::new();
     for (variant, column) in variants.into_iter().zip(columns) {
@@ -411,9 +416,24 @@ pub fn run(
     }
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     let changed = if named { changed(&columns) } else { Vec::new() };
-    let verdict = verdict::verdict(&names, &columns, options.engine);
+    let is_about_tapers = options.vary.iter().any(|vary| vary.starts_with(TAPER));
+    let rails = first.filter(|_| is_about_tapers);
+    let rails = rails.and_then(|first| leaves::rails_alone(&columns, first)).and_then(|scenario| {
+        let (set, name) = (Vec::new(), "one switch for each rail".to_owned());
+        let column =
+            column(&Variant { scenario, set, name }, base, (options, whole), interrupt, tell)
+                .ok()?;
+        leaves::told_of_rails(&names, &columns, &column)
+    });
+    let verdict = verdict::verdict(&names, &columns, options.engine).map(|mut verdict| {
+        let why = leaves::slower_with_more(&names, &columns).filter(|_| named);
+        for sentence in why.into_iter().chain(rails) {
+            verdict.text += &format!(". {sentence}");
+        }
+        verdict.turning_on(&columns, &changed, &options.vary)
+    });
     Ok(Report {
-        verdict: verdict.map(|verdict| verdict.turning_on(&columns, &changed, &options.vary)),
+        verdict,
         differences: {
             let all = verdict::differences(&columns, options.engine);
             if all.iter().any(Option::is_some) { all } else { Vec::new() }

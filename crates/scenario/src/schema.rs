@@ -233,7 +233,12 @@ impl Schema {
     /// tags of a table. The path leads through tables and lists.
     pub fn words(&self, path: &str) -> Vec<(&str, &str)> {
         let mut schema = &self.json;
+        let mut words = Vec::new();
         for step in path.split('.') {
+            words.clear();
+            if self.tag(&self.shapes(schema)) == Some(step) {
+                self.collect_words(schema, &mut words);
+            }
             let inner = self.shapes(schema).into_iter().find_map(|shape| match shape {
                 Shape::Table(fields) => fields.known.get(step).copied(),
                 Shape::List(list) => match self.shapes(list.get("items")?).into_iter().next()? {
@@ -245,8 +250,9 @@ impl Schema {
             let Some(inner) = inner else { return Vec::new() };
             schema = inner;
         }
-        let mut words = Vec::new();
-        self.collect_words(schema, &mut words);
+        if words.is_empty() {
+            self.collect_words(schema, &mut words);
+        }
         words
     }
 
@@ -351,6 +357,7 @@ impl Schema {
     }
 
     fn collect_keys<'a>(&'a self, schema: &'a Json, path: &str, keys: &mut Vec<Key<'a>>) {
+        let table = schema;
         // A table inside one of its own kind has nothing new to say.
         let steps: Vec<&str> = path.split('.').filter(|step| *step != "*").collect();
         if steps.split_last().is_some_and(|(last, before)| before.contains(last)) {
@@ -376,6 +383,11 @@ impl Schema {
                         let mut key = self.key(inside.clone(), variant, schema);
                         if key.about.is_empty() {
                             key.about = if tag == Some(*name) { WHICH } else { above };
+                        }
+                        // Each table has its own word; the key takes those of all of them.
+                        if tag == Some(*name) {
+                            key.words.clear();
+                            self.collect_words(table, &mut key.words);
                         }
                         keys.push(key);
                         self.collect_keys(schema, &inside, keys);

@@ -1,7 +1,8 @@
 //! `fatflow init`.
 
 use commands::init;
-use scenario::Purpose;
+use scenario::source::Source;
+use scenario::{Engine, Purpose, Request, load};
 
 use crate::terminal::{Ending, Stop, Terminal};
 
@@ -36,6 +37,21 @@ impl Arguments {
             }
         };
         terminal.write(&text)?;
+        if self.preset.as_deref() == Some(init::OWN) {
+            self.name_problems(terminal, text);
+        }
         Ok(Ending::Done)
+    }
+
+    /// Says what `check` would refuse, so that nobody hears of it a command later.
+    fn name_problems(&self, terminal: &Terminal, text: String) {
+        let scenario = Some("own.toml".to_owned());
+        let text = Some(Source::new("own.toml", text));
+        let purpose = Purpose::Run(Engine::Flow);
+        let asked = Request { scenario, text, purpose, ..Request::default() };
+        for problem in load(&asked).err().into_iter().flat_map(|problems| problems.0) {
+            let help = problem.help.as_ref().map_or_else(String::new, |help| format!("; {help}"));
+            terminal.remark(&format!("`fatflow check` will refuse this: {problem}{help}"));
+        }
     }
 }

@@ -23,6 +23,9 @@ use crate::explain;
 use crate::levers::{self, RunFacts};
 use crate::world::{JobWorld, assumptions};
 
+/// A smaller share of the step is not worth a word.
+const LEAST: f64 = 0.0005;
+
 /// Changes that are named.
 const NAMED: usize = 3;
 
@@ -331,24 +334,33 @@ fn second_cable(scenario: &ScenarioFile) -> Option<String> {
     Some(format!("faults={}", explain::toml(&json)?))
 }
 
-/// What limits: the largest part besides computation, and the phase that loses most.
+/// What limits: the largest part, the largest besides computation, and on the fabric the phase that
+/// costs most.
 fn limit(report: &Report, prediction: &Prediction) -> String {
-    let lost = |phase: &&step::network::Phase| {
-        let repeats = prediction.repeats.get(&phase.exchange.key()).copied().unwrap_or(0.0);
-        repeats * (phase.slowest.as_secs_f64() - phase.alone.as_secs_f64())
-    };
+    let parts = &report.breakdown_s;
     let mut text = report.constraint.clone();
-    let on_fabric = prediction.phases.iter().filter(|phase| !phase.links.is_empty());
-    let worst = on_fabric.max_by(|a, b| lost(a).total_cmp(&lost(b)));
-    if let Some(phase) = worst.filter(|phase| SLOWED < phase.slowdown()) {
-        let (whose, what) = (words(phase.exchange.kind), phase.exchange.collective.name());
-        text += &format!(
-            "; on the fabric the {whose} {what}, {:.2} times as long as undisturbed",
-            phase.slowdown()
-        );
-        if let Some(worst) = report.worst_links.first() {
-            text += &format!(" (busiest link: {}, {:.0} %)", worst.link, 100.0 * worst.utilisation);
-        }
+    let longest = parts.named().iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
+    if parts.compute == longest && parts.compute < parts.total() {
+        let share = 100.0 * parts.compute / parts.total();
+        text = format!("computation ({share:.1} %), then {text}");
+    }
+    let Some((key, cost)) = prediction.costs.first() else { return text };
+    let told = |phase: &&step::network::Phase| phase.exchange.key() == *key;
+    let phase = prediction.phases.iter().find(told);
+    let is_much = LEAST * prediction.line.length().as_secs_f64() < cost.as_secs_f64();
+    let Some(phase) = phase.filter(|_| is_much) else { return text };
+    let (whose, what) = (words(phase.exchange.kind), phase.exchange.collective.name());
+    text += &format!(
+        "; on the fabric most by the {whose} {what}, {:.2} times as long as undisturbed",
+        phase.slowdown()
+    );
+    // One clock has no phases that could be left out one by one.
+    if report.whole.is_none() {
+        text += &format!(", which costs {:.3}", cost);
+    }
+    let uses = |worst: &&step::network::WorstLink| 0 < phase.links[worst.link].bytes;
+    if let Some(worst) = prediction.links.worst.iter().find(uses) {
+        text += &format!(" (busiest link: {}, {:.0} %)", worst.name, 100.0 * worst.utilisation);
     }
     text
 }

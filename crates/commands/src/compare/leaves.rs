@@ -1,0 +1,198 @@
+//! Why less capacity above the leaves may be faster: another ratio puts another number of servers
+//! on a leaf, and other groups of ranks lie on one leaf then.
+
+use fabric::topology::TopologyKind;
+use job::GroupKind;
+use report::number::dollars;
+use scenario::{Purpose, Request, ScenarioFile, load};
+use step::network::words;
+
+use super::Column;
+use super::metrics::oversubscription_built;
+use crate::world::{JobWorld, leaf_of, slots};
+
+/// From this share on one step is longer than another.
+const LONGER: f64 = 0.002;
+
+/// Groups of one kind.
+struct Fit {
+    kind: GroupKind,
+    /// Servers of a group.
+    servers: u64,
+    /// Groups that have all their servers on one leaf.
+    within: u64,
+    all: u64,
+}
+
+/// What of a job stays below the leaves of its fabric.
+struct Leaves {
+    /// Servers of a leaf.
+    servers: u64,
+    groups: Vec<Fit>,
+    /// The share of the bytes between NICs that rises above the leaves.
+    above: f64,
+}
+
+impl Leaves {
+    fn of(column: &Column) -> Option<Self> {
+        let (step, wire) = column.runs.first()?.job.as_ref()?;
+        let fabric = column.loaded.fabric();
+        let world = JobWorld::of(&column.loaded).ok()?;
+        let (slots, layout) = (slots(fabric), &world.job.layout);
+        let server = |rank: u64| world.placement.gpu(rank) / slots.gpus_per_node;
+        let first_nic = |server| fabric.nic(server * fabric.nics_per_node());
+        let leaves: Vec<_> =
+            (0..fabric.servers()).map(|server| leaf_of(fabric, first_nic(server))).collect();
+        let leaf = |server: u64| leaves[server as usize];
+        let talks = |kind: &GroupKind| {
+            step.phases.iter().any(|it| it.on_fabric && it.groups_of == words(*kind))
+        };
+        let fit = |kind: GroupKind| {
+            let all = layout.groups(kind);
+            let (mut within, mut most) = (0, 0);
+            for index in 0..all {
+                let mut servers: Vec<u64> =
+                    layout.group(kind, index).members().map(server).collect();
+                servers.sort_unstable();
+                servers.dedup();
+                most = most.max(servers.len() as u64);
+                within += u64::from(servers.iter().all(|at| leaf(*at) == leaf(servers[0])));
+            }
+            Fit { kind, servers: most, within, all }
+        };
+        let groups = GroupKind::ALL.into_iter().filter(talks).map(fit).collect();
+        Some(Self { servers: slots.nodes_per_leaf, groups, above: wire.above_leaves()? })
+    }
+}
+
+/// Of columns of one job, the one that is slower than another although it has more capacity above
+/// its leaves, and why; nothing where there is none.
+pub(super) fn slower_with_more(names: &[String], columns: &[Column]) -> Option<String> {
+    let first = columns.first()?;
+    let same = columns.iter().all(|column| {
+        let own = (&column.loaded.job, column.loaded.scenario.fabric.topology);
+        own == (&first.loaded.job, first.loaded.scenario.fabric.topology)
+    });
+    let step = |at: usize| columns[at].breakdown().map(|parts| parts.total());
+    let ratio = |at: usize| oversubscription_built(&columns[at].fabric);
+    let all = || 0..columns.len();
+    let pairs = all().flat_map(|wide| all().map(move |narrow| (wide, narrow)));
+    let longer = pairs.filter(|(wide, narrow)| ratio(*wide) < 0.99 * ratio(*narrow));
+    let longer = longer.filter_map(|pair| Some((pair, step(pair.0)? / step(pair.1)? - 1.0)));
+    let ((wide, narrow), by) = longer.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    if !same || by < LONGER {
+        return None;
+    }
+    let (own, other) = (Leaves::of(&columns[wide])?, Leaves::of(&columns[narrow])?);
+    let (slower, faster) = (&names[wide], &names[narrow]);
+    let mut text = format!(
+        "{slower} takes {:.1} % longer than {faster}, which has less capacity above its leaves",
+        100.0 * by
+    );
+    let is_split = |(own, other): &(&Fit, &Fit)| own.within * other.all < other.within * own.all;
+    let split = own.groups.iter().zip(&other.groups).find(is_split);
+    if own.servers == other.servers && own.above <= other.above {
+        text += ": both have the same servers on a leaf, so it is where queue pairs hash \
+                 (--seeds 8 tells how much is chance)";
+        return Some(text);
+    }
+    text += &format!(
+        ": a leaf has {} {} there and {} here",
+        own.servers,
+        if own.servers == 1 { "server" } else { "servers" },
+        other.servers
+    );
+    if let Some((own, other)) = split {
+        text += &format!(
+            ", {} of {} {} groups ({} servers each) lie on one leaf and here {}",
+            own.within,
+            own.all,
+            words(own.kind),
+            own.servers,
+            other.within
+        );
+    }
+    text += &format!(
+        ", so {:.0} % of the bytes between NICs go above the leaves and here {:.0} %",
+        100.0 * own.above,
+        100.0 * other.above
+    );
+    let least = columns.iter().map(|column| slots(column.loaded.fabric()).nodes_per_leaf).min()?;
+    let nics = first.loaded.scenario.cluster.nics_per_node.max(1);
+    let key = match first.loaded.scenario.fabric.topology {
+        TopologyKind::Clos | TopologyKind::AiZone => {
+            format!("fabric.downlinks={}", least * u64::from(nics))
+        }
+        TopologyKind::RailOptimized => format!("fabric.segment_nodes={least}"),
+        _ => return Some(text),
+    };
+    Some(format!("{text}. To compare ratios alone, keep the servers of a leaf: --set {key}"))
+}
+
+/// What is set for one switch for each rail.
+const RAILS: [&str; 2] = ["fabric.topology=rail-only", "fabric.tiers=1"];
+
+/// What sizes leaves and what is above them.
+const SIZES: [&str; 6] = [
+    "fabric.oversubscription",
+    "fabric.downlinks",
+    "fabric.uplinks",
+    "fabric.spines",
+    "fabric.cores",
+    "fabric.segment_nodes",
+];
+
+/// The first of these scenarios with one switch for each rail and no spines, if that is enough for
+/// it and none of them is built so; `first` is how it was asked for.
+pub(super) fn rails_alone(columns: &[Column], first: Request) -> Option<Request> {
+    let ScenarioFile { cluster, fabric, .. } = &columns.first()?.loaded.scenario;
+    let has_spines = |column: &Column| 1 < column.fabric.tiers.len();
+    let is_built_of_leaves =
+        matches!(fabric.topology, TopologyKind::Clos | TopologyKind::RailOptimized);
+    let is_plain = fabric.parts.is_empty() && fabric.pods.is_none();
+    let may = 1 < cluster.nics_per_node && is_built_of_leaves && is_plain;
+    if !may || !columns.iter().all(has_spines) {
+        return None;
+    }
+    let request = Request {
+        set: [&first.set[..], &RAILS.map(str::to_owned)].concat(),
+        without: [&first.without[..], &SIZES.map(str::to_owned)].concat(),
+        ..first
+    };
+    let topology = Request { purpose: Purpose::Topology, ..request.clone() };
+    let rails = load(&topology).ok()?.summary();
+    (rails.tiers.len() == 1 && rails.nodes == columns[0].fabric.nodes).then_some(request)
+}
+
+/// What nobody asked for: what such rails come to beside the column with the shortest step.
+pub(super) fn told_of_rails(
+    names: &[String],
+    columns: &[Column],
+    rails: &Column,
+) -> Option<String> {
+    let step = |column: &Column| column.breakdown().map(|parts| parts.total());
+    let by_step = |a: &usize, b: &usize| {
+        let [a, b] = [a, b].map(|at| step(&columns[*at]).unwrap_or(f64::INFINITY));
+        a.total_cmp(&b)
+    };
+    let best = (0..columns.len()).min_by(by_step)?;
+    let (own, other) = (step(rails)?, step(&columns[best])?);
+    let saved = columns[best].fabric.cost_usd - rails.fabric.cost_usd;
+    let apart = match own / other - 1.0 {
+        apart if apart.abs() < LONGER => "as long".to_owned(),
+        apart if 0.0 < apart => format!("{:.1} % longer", 100.0 * apart),
+        apart => format!("{:.1} % shorter", -100.0 * apart),
+    };
+    let price = if 0.0 <= saved { "less" } else { "more" };
+    Some(format!(
+        "Not asked for: one switch for each of the {} rails, with no spines, is enough for {} \
+         servers; its step is {apart} and it costs {} {price} than {} (servers reach other rails \
+         through their own GPUs): fatflow run {} {}",
+        rails.fabric.switches,
+        rails.fabric.nodes,
+        dollars(saved.abs()),
+        names[best],
+        columns[0].loaded.input,
+        RAILS.map(|set| format!("--set {set}")).join(" "),
+    ))
+}
