@@ -426,7 +426,11 @@ pub fn run(
         leaves::told_of_rails(&names, &columns, &column)
     });
     let verdict = verdict::verdict(&names, &columns, options.engine).map(|mut verdict| {
-        let why = leaves::slower_with_more(&names, &columns).filter(|_| named);
+        let one = leaves::one_switch(&columns).filter(|_| is_about_tapers);
+        if let Some(one) = one {
+            return Verdict { text: one, recommended: None, ..verdict };
+        }
+        let why = leaves::besides_the_ratio(&names, &columns).filter(|_| named);
         for sentence in why.into_iter().chain(rails) {
             verdict.text += &format!(". {sentence}");
         }

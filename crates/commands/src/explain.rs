@@ -178,7 +178,7 @@ fn entry(key: &Key<'_>, defaults: &Json, range: String) -> Entry {
         about: (*about).to_owned(),
     };
     let words: Vec<&str> = key.words.iter().map(|(word, _)| *word).collect();
-    let example = example(&key.path, &key.kinds, &words, (&default, &range));
+    let example = example(key, &words, (&default, &range));
     Entry {
         example,
         key: key.path.clone(),
@@ -197,7 +197,8 @@ fn entry(key: &Key<'_>, defaults: &Json, range: String) -> Entry {
 
 /// How a key is written: as the examples say, else with its default, a word, or a value of its
 /// kind.
-fn example(path: &str, kinds: &[&str], words: &[&str], (default, range): (&str, &str)) -> String {
+fn example(key: &Key<'_>, words: &[&str], (default, range): (&str, &str)) -> String {
+    let Key { path, kinds, .. } = key;
     if let Some(text) = scenario::example::example(path) {
         return text.trim_end().to_owned();
     }
@@ -213,7 +214,10 @@ fn example(path: &str, kinds: &[&str], words: &[&str], (default, range): (&str, 
     let of_kind = usual.iter().find(|(kind, _)| kinds.contains(kind));
     let value = match (words.first(), of_kind) {
         _ if !default.is_empty() && default != "[]" => default.to_owned(),
-        (Some(word), _) => format!("\"{word}\""),
+        (Some(word), _) => match key.tag {
+            Some(tag) => format!("{{ {tag} = \"{word}\" }}"),
+            None => format!("\"{word}\""),
+        },
         (None, Some((_, value))) => within(range, value),
         (None, None) => return String::new(),
     };

@@ -1,7 +1,8 @@
 //! `init`: a file to start from.
 
 use fabric::transport::Transport;
-use scenario::{Extent, Loaded, Problem, Request, load, preset};
+use scenario::source::Source;
+use scenario::{Engine, Extent, Loaded, Problem, Purpose, Request, load, preset};
 use serde_json::{Map, Value, json};
 use step::predict::Assumptions;
 use step::validate::{FABRIC_RULE, fabric_of, predict_row, routing_of};
@@ -62,18 +63,56 @@ pub fn run(name: &str, request: &Request) -> Result<String, Failure> {
 pub const OWN: &str = "own";
 
 /// A file for a cluster of one's own, with the lines that most people change; what flags have set
-/// stands in its place.
-pub fn own(request: &Request) -> Result<String, Failure> {
+/// stands in its place. A job that would not fit its GPUs' memory is cut or computed again so that
+/// it does, where flags have not set that themselves. With the file comes what `check` would say of
+/// it, and what was set.
+pub fn own(request: &Request) -> Result<(String, Vec<String>), Failure> {
     let environment = Vec::new();
     let request =
         Request { scenario: None, environment, extent: Extent::Settings, ..request.clone() };
     let mut text = preset::own().to_owned();
     let mut set = Vec::new();
     leaves("", &load(&request)?.set_by_flags(), &mut set);
-    for (key, value) in set {
-        text = with_key(&text, &key, &value)?;
+    for (key, value) in &set {
+        text = with_key(&text, key, value)?;
     }
-    Ok(text)
+    let given = |key: &str| set.iter().any(|(known, _)| known == key);
+    let mut said = Vec::new();
+    for problem in problems_of(&text) {
+        let help = problem.help.clone().unwrap_or_default();
+        let fitting = settings_that_fit(&help);
+        if fitting.is_empty() || fitting.iter().any(|(key, _)| given(key)) {
+            let help = if help.is_empty() { help } else { format!("; {help}") };
+            said.push(format!("`fatflow check` will refuse this: {problem}{help}"));
+            continue;
+        }
+        for (key, value) in &fitting {
+            text = with_key(&text, key, value)?;
+        }
+        let what = help.trim_end_matches(" would fit");
+        said.push(format!("the usual layout would not fit a GPU, so the file has {what}"));
+    }
+    Ok((text, said))
+}
+
+/// What `check` would refuse of a file.
+fn problems_of(text: &str) -> Vec<Problem> {
+    let name = "own.toml";
+    let (scenario, text) = (Some(name.to_owned()), Some(Source::new(name, text)));
+    let purpose = Purpose::Run(Engine::Flow);
+    let asked = Request { scenario, text, purpose, ..Request::default() };
+    load(&asked).err().map_or_else(Vec::new, |problems| problems.0)
+}
+
+/// The settings of a sentence such as `job.parallel.ep = 8 with job.recompute = "full" would fit`.
+fn settings_that_fit(help: &str) -> Vec<(String, Value)> {
+    let Some(settings) = help.strip_suffix(" would fit") else { return Vec::new() };
+    let read = |setting: &str| {
+        let (key, value) = setting.split_once(" = ")?;
+        let is_key = key.starts_with("job.") && !key.contains(' ');
+        is_key.then_some((key.to_owned(), serde_json::from_str(value).ok()?))
+    };
+    settings.split(" with ").map(read).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// What is no table, with its dotted path.
@@ -97,9 +136,11 @@ fn with_key(text: &str, key: &str, value: &Value) -> Result<String, Failure> {
         if let Some((name, _)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
             table = name.to_owned();
         }
-        let is_key = line.split_once('=').is_some_and(|(own, _)| own.trim() == name);
+        // A line that shows a key as a remark is where it belongs.
+        let plain = line.strip_prefix("# ").unwrap_or(line);
+        let is_key = plain.split_once('=').is_some_and(|(own, _)| own.trim() == name);
         if table == home && is_key {
-            let remark = line.split_once(" #").map_or("", |(_, remark)| remark);
+            let remark = plain.split_once(" #").map_or("", |(_, remark)| remark);
             let gap = if remark.is_empty() { "" } else { " #" };
             lines[at] = format!("{:<24}{gap}{remark}", written.trim_end()).trim_end().to_owned();
             return Ok(lines.join("\n") + "\n");

@@ -89,6 +89,8 @@ pub struct Key<'a> {
     pub kinds: Vec<&'static str>,
     /// The words that it takes, with what each means.
     pub words: Vec<(&'a str, &'a str)>,
+    /// Of a table that a word chooses, the key of that word; nothing where the word alone will do.
+    pub tag: Option<&'a str>,
     /// Its default, where the schema has one.
     pub default: Option<&'a Json>,
     /// Other names of it.
@@ -417,7 +419,9 @@ impl Schema {
         self.collect_words(schema, &mut words);
         words.dedup();
         let aliases = self.aliases(schema).collect();
-        Key { path, variant, about, kinds, words, default: schema.get("default"), aliases }
+        let is_short = self.resolve(schema).get("x-word").is_some();
+        let tag = self.tag(&self.shapes(schema)).filter(|_| !is_short);
+        Key { path, variant, about, kinds, words, tag, default: schema.get("default"), aliases }
     }
 
     /// All tables that have this key, the shallowest first.

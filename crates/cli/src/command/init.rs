@@ -1,8 +1,7 @@
 //! `fatflow init`.
 
 use commands::init;
-use scenario::source::Source;
-use scenario::{Engine, Purpose, Request, load};
+use scenario::Purpose;
 
 use crate::terminal::{Ending, Stop, Terminal};
 
@@ -29,29 +28,15 @@ impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         terminal.only_text("a scenario file")?;
         let request = terminal.request(None, Purpose::Settings);
-        let text = match (&self.preset, &self.published) {
-            (_, Some(step)) => init::published(step, &request)?,
+        let (text, said) = match (&self.preset, &self.published) {
+            (_, Some(step)) => (init::published(step, &request)?, Vec::new()),
             (Some(preset), _) if preset == init::OWN => init::own(&request)?,
             (preset, _) => {
-                init::run(preset.as_deref().unwrap_or_default(), &request)?
+                (init::run(preset.as_deref().unwrap_or_default(), &request)?, Vec::new())
             }
         };
         terminal.write(&text)?;
-        if self.preset.as_deref() == Some(init::OWN) {
-            self.name_problems(terminal, text);
-        }
+        said.iter().for_each(|said| terminal.remark(said));
         Ok(Ending::Done)
-    }
-
-    /// Says what `check` would refuse, so that nobody hears of it a command later.
-    fn name_problems(&self, terminal: &Terminal, text: String) {
-        let scenario = Some("own.toml".to_owned());
-        let text = Some(Source::new("own.toml", text));
-        let purpose = Purpose::Run(Engine::Flow);
-        let asked = Request { scenario, text, purpose, ..Request::default() };
-        for problem in load(&asked).err().into_iter().flat_map(|problems| problems.0) {
-            let help = problem.help.as_ref().map_or_else(String::new, |help| format!("; {help}"));
-            terminal.remark(&format!("`fatflow check` will refuse this: {problem}{help}"));
-        }
     }
 }

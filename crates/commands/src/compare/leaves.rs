@@ -14,6 +14,9 @@ use crate::world::{JobWorld, leaf_of, slots};
 /// From this share on one step is longer than another.
 const LONGER: f64 = 0.002;
 
+/// From this share of the bytes on it is worth saying that they go elsewhere.
+const APART: f64 = 0.05;
+
 /// Groups of one kind.
 struct Fit {
     kind: GroupKind,
@@ -65,68 +68,83 @@ impl Leaves {
     }
 }
 
-/// Of columns of one job, the one that is slower than another although it has more capacity above
-/// its leaves, and why; nothing where there is none.
-pub(super) fn slower_with_more(names: &[String], columns: &[Column]) -> Option<String> {
+/// Of columns of one job with several ratios: what besides the ratio differs between them, because
+/// another number of servers is on a leaf. Also why one is slower than another although it has more
+/// capacity above its leaves. Nothing where neither is so.
+pub(super) fn besides_the_ratio(names: &[String], columns: &[Column]) -> Option<String> {
     let first = columns.first()?;
     let same = columns.iter().all(|column| {
         let own = (&column.loaded.job, column.loaded.scenario.fabric.topology);
         own == (&first.loaded.job, first.loaded.scenario.fabric.topology)
     });
-    let step = |at: usize| columns[at].breakdown().map(|parts| parts.total());
-    let ratio = |at: usize| oversubscription_built(&columns[at].fabric);
-    let all = || 0..columns.len();
-    let pairs = all().flat_map(|wide| all().map(move |narrow| (wide, narrow)));
-    let longer = pairs.filter(|(wide, narrow)| ratio(*wide) < 0.99 * ratio(*narrow));
-    let longer = longer.filter_map(|pair| Some((pair, step(pair.0)? / step(pair.1)? - 1.0)));
-    let ((wide, narrow), by) = longer.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    if !same || by < LONGER {
+    let has_spines = columns.iter().all(|column| 1 < column.fabric.tiers.len());
+    if !same || !has_spines {
         return None;
     }
+    let step = |at: usize| columns[at].breakdown().map(|parts| parts.total());
+    let ratio = |at: usize| oversubscription_built(&columns[at].fabric);
+    let above = |at: usize| columns[at].runs.first()?.job.as_ref()?.1.above_leaves();
+    let all = || 0..columns.len();
+    let pairs = || all().flat_map(|wide| all().map(move |narrow| (wide, narrow)));
+    let tapered = || pairs().filter(|(wide, narrow)| ratio(*wide) < 0.99 * ratio(*narrow));
+    let longer = tapered().filter_map(|pair| Some((pair, step(pair.0)? / step(pair.1)? - 1.0)));
+    let inverted = longer.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, by)| LONGER < *by);
+    let apart = |(wide, narrow): (usize, usize)| Some((above(narrow)? - above(wide)?).abs());
+    let others = tapered().filter_map(|pair| Some((pair, apart(pair)?)));
+    let other = others.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, apart)| APART < *apart);
+    let (wide, narrow) = inverted.or(other)?.0;
     let (own, other) = (Leaves::of(&columns[wide])?, Leaves::of(&columns[narrow])?);
-    let (slower, faster) = (&names[wide], &names[narrow]);
-    let mut text = format!(
-        "{slower} takes {:.1} % longer than {faster}, which has less capacity above its leaves",
-        100.0 * by
-    );
-    let is_split = |(own, other): &(&Fit, &Fit)| own.within * other.all < other.within * own.all;
-    let split = own.groups.iter().zip(&other.groups).find(is_split);
+    let [name, less] = [&names[wide], &names[narrow]];
+    let mut text = match inverted {
+        Some((_, by)) => format!(
+            "{name} takes {:.1} % longer than {less}, which has less capacity above its leaves",
+            100.0 * by
+        ),
+        None => "The ratio is not all that differs".to_owned(),
+    };
     if own.servers == other.servers && own.above <= other.above {
-        text += ": both have the same servers on a leaf, so it is where queue pairs hash \
-                 (--seeds 8 tells how much is chance)";
+        text += ": both have as many servers on a leaf, so it is where queue pairs hash (--seeds 8 \
+                 tells how much is chance)";
         return Some(text);
     }
-    text += &format!(
-        ": a leaf has {} {} there and {} here",
-        own.servers,
-        if own.servers == 1 { "server" } else { "servers" },
-        other.servers
-    );
-    if let Some((own, other)) = split {
-        text += &format!(
-            ", {} of {} {} groups ({} servers each) lie on one leaf and here {}",
-            own.within,
-            own.all,
-            words(own.kind),
-            own.servers,
-            other.within
-        );
-    }
-    text += &format!(
-        ", so {:.0} % of the bytes between NICs go above the leaves and here {:.0} %",
-        100.0 * own.above,
-        100.0 * other.above
-    );
+    let is_split = |(own, other): &(&Fit, &Fit)| own.within * other.all != other.within * own.all;
+    let split = own.groups.iter().zip(&other.groups).find(is_split);
+    let of = |leaves: &Leaves, fit: Option<&Fit>| {
+        let servers = if leaves.servers == 1 { "server" } else { "servers" };
+        let groups = fit.map_or_else(String::new, |fit| {
+            let (within, all, of) = (fit.within, fit.all, fit.servers);
+            let kind = words(fit.kind);
+            format!(", {within} of {all} {kind} groups ({of} servers each) lie on one leaf")
+        });
+        let above = 100.0 * leaves.above;
+        format!(
+            "{} {servers} share a leaf{groups}, and {above:.0} % of the bytes between NICs go \
+             above the leaves",
+            leaves.servers
+        )
+    };
+    let (own_fit, other_fit) = split.unzip();
+    text += &format!(": with {name} {}; with {less} {}", of(&own, own_fit), of(&other, other_fit));
     let least = columns.iter().map(|column| slots(column.loaded.fabric()).nodes_per_leaf).min()?;
     let nics = first.loaded.scenario.cluster.nics_per_node.max(1);
     let key = match first.loaded.scenario.fabric.topology {
-        TopologyKind::Clos | TopologyKind::AiZone => {
-            format!("fabric.downlinks={}", least * u64::from(nics))
-        }
+        TopologyKind::Clos => format!("fabric.downlinks={}", least * u64::from(nics)),
         TopologyKind::RailOptimized => format!("fabric.segment_nodes={least}"),
         _ => return Some(text),
     };
     Some(format!("{text}. To compare ratios alone, keep the servers of a leaf: --set {key}"))
+}
+
+/// Where nothing is above the leaves, ratios are all the same.
+pub(super) fn one_switch(columns: &[Column]) -> Option<String> {
+    let is_one = |column: &Column| column.fabric.tiers.len() == 1;
+    let servers = columns.first()?.fabric.nodes;
+    columns.iter().all(is_one).then(|| {
+        format!(
+            "One tier of switches joins all {servers} servers: there is nothing above it to \
+             oversubscribe, and all columns are the same fabric"
+        )
+    })
 }
 
 /// What is set for one switch for each rail.

@@ -118,7 +118,9 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
         _ if are_equal && is_same_work => "All have the same step".to_owned(),
         true => format!("{} has {goal}", best.name),
         false => {
-            let (best, ties) = (best.name, listed(&ties));
+            let all = 2 < ties.len() && ties.len() == others.len();
+            let ties = if all { "all the others".to_owned() } else { listed(&ties) };
+            let best = best.name;
             format!("A tie within the model's error: {best} has {goal}, which {ties} may have too")
         }
     };

@@ -26,6 +26,9 @@ use crate::world::{JobWorld, assumptions};
 /// A smaller share of the step is not worth a word.
 const LEAST: f64 = 0.0005;
 
+/// A link that carries less than this share is not worth a word.
+const BUSY: f64 = 0.01;
+
 /// Changes that are named.
 const NAMED: usize = 3;
 
@@ -356,9 +359,11 @@ fn limit(report: &Report, prediction: &Prediction) -> String {
     );
     // One clock has no phases that could be left out one by one.
     if report.whole.is_none() {
-        text += &format!(", which costs {:.3}", cost);
+        text += &format!(", which costs {cost:.3}");
     }
-    let uses = |worst: &&step::network::WorstLink| 0 < phase.links[worst.link].bytes;
+    let uses = |worst: &&step::network::WorstLink| {
+        0 < phase.links[worst.link].bytes && BUSY < worst.utilisation
+    };
     if let Some(worst) = prediction.links.worst.iter().find(uses) {
         text += &format!(" (busiest link: {}, {:.0} %)", worst.name, 100.0 * worst.utilisation);
     }
