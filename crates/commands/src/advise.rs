@@ -695,7 +695,11 @@ impl Search<'_> {
             why: change.why.clone(),
             files: write::names(&self.loaded, change),
             engine: engine.name(),
-            command: format!("fatflow run {}{flag} {}", self.loaded.input, change.flags()),
+            command: format!(
+                "fatflow run {}{flag} {}",
+                self.loaded.input,
+                change.after_flags(&self.loaded, &[]).flags()
+            ),
         }
     }
 

@@ -430,9 +430,10 @@ pub fn run(
         if let Some(one) = one {
             return Verdict { text: one, recommended: None, ..verdict };
         }
-        let why = leaves::besides_the_ratio(&names, &columns).filter(|_| named);
-        for sentence in why.into_iter().chain(rails) {
-            verdict.text += &format!(". {sentence}");
+        let why = leaves::besides_the_ratio(&names, &columns, &options.vary).filter(|_| named);
+        for (text, lever) in why.into_iter().chain(rails) {
+            verdict.also.push(text);
+            verdict.levers.extend(lever);
         }
         verdict.turning_on(&columns, &changed, &options.vary)
     });
@@ -747,6 +748,36 @@ mod tests {
         assert!(text.starts_with(&why), "{text}");
     }
 
+    /// 2:1 puts more servers on a leaf than 1:1, and 4:1 still more: other bytes rise above them.
+    #[test]
+    fn a_verdict_of_ratios_says_what_else_differs_and_what_nobody_asked_for() {
+        let options = Options {
+            scenarios: vec!["small-128".to_owned()],
+            vary: vec!["fabric.oversubscription=1:1,2:1,4:1".to_owned()],
+            ..Options::default()
+        };
+        let asked = |gpus: u32| {
+            let set = [format!("cluster.gpus={gpus}"), "fabric.radix=32".to_owned()].to_vec();
+            let purpose = scenario::Purpose::Run(Engine::Flow);
+            let base = Request { set, purpose, ..Request::default() };
+            run(&options, &base, &AtomicBool::new(false), &|_| ()).unwrap()
+        };
+        let report = asked(256);
+        let also = report.verdict.unwrap().also.join("\n");
+        let says = |words: &str| assert!(also.contains(words), "{words}: {also}");
+        says("servers share a leaf");
+        // Flags that were given stay; what varies is not among them.
+        says("4:1 --set cluster.gpus=256 --set fabric.radix=32 --set fabric.downlinks=16)");
+        says("one switch for each of the 8 rails, with no spines, is enough for 32 servers");
+        let servers = report.rows.iter().find(|row| row.metric == "servers_on_leaf").unwrap();
+        let numbers: Vec<f64> = servers.simulated.iter().filter_map(Value::number).collect();
+        assert_eq!(numbers, [2.0, 2.0, 3.0]);
+        // Four servers are on one switch.
+        let verdict = asked(32).verdict.unwrap();
+        assert!(verdict.text.starts_with("One tier of switches joins all 4"), "{}", verdict.text);
+        assert_eq!((verdict.recommended, verdict.also.len()), (None, 0));
+    }
+
     /// Where nothing that costs money differs, few queue pairs are enough as soon as more do not
     /// help.
     #[test]
@@ -789,13 +820,11 @@ mod tests {
         };
         let report = asked(1);
         let verdict = report.verdict.as_ref().unwrap();
-        let says = verdict.text.contains("With 1 queue pair and ecmp the fabric costs");
-        assert!(
-            says && verdict.text.contains("--vary fabric.oversubscription=1:1,2:1 --set"),
-            "{}",
-            verdict.text
-        );
-        assert_eq!(verdict.levers.len(), 1);
+        let said = verdict.also.join(" ");
+        let says = said.contains("With 1 queue pair and ecmp the fabric costs");
+        assert!(says && said.contains("--vary fabric.oversubscription=1:1,2:1 --set"), "{said}");
+        let asks = |lever: &run_job::Lever| lever.name.contains("queue pairs");
+        assert_eq!(verdict.levers.iter().filter(|lever| asks(lever)).count(), 1);
         // Bars are as long as the mean in the table, and the constraint is of it too.
         let row = |key: &str| report.rows.iter().find(|row| row.metric == key).unwrap();
         for (at, parts) in report.breakdowns.iter().flatten().enumerate() {

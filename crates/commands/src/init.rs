@@ -8,6 +8,7 @@ use step::predict::Assumptions;
 use step::validate::{FABRIC_RULE, fabric_of, predict_row, routing_of};
 
 use crate::Failure;
+use crate::change::leaves;
 use crate::presets::unknown;
 use crate::validate::files;
 
@@ -113,15 +114,6 @@ fn settings_that_fit(help: &str) -> Vec<(String, Value)> {
         is_key.then_some((key.to_owned(), serde_json::from_str(value).ok()?))
     };
     settings.split(" with ").map(read).collect::<Option<_>>().unwrap_or_default()
-}
-
-/// What is no table, with its dotted path.
-fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
-    let Value::Object(fields) = value else { return found.push((path.to_owned(), value.clone())) };
-    for (key, value) in fields {
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        leaves(&path, value, found);
-    }
 }
 
 /// The text of a file with this value for a key: where the key stands, or else in its table.

@@ -6,10 +6,10 @@
 //! without contention. Where something comes or goes within the step, or where somebody asks for
 //! it, the whole step is run on one clock instead ([`whole`]).
 
+use fabric::LinkId;
 use fabric::cost::{Dollars, NETWORK};
 use fabric::graph::LinkKind;
 use fabric::hardware::Gpu;
-use fabric::LinkId;
 use job::compute::Operands;
 use job::memory::{self, Usage};
 use scenario::Loaded;

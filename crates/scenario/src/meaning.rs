@@ -495,8 +495,9 @@ fn fitting(config: &JobConfig, model: &Model, site: &Site, capacity: Bytes) -> O
     let mut degrees = vec![(own.tp, own.pp, own.ep)];
     if is_free {
         let experts = model.experts.map_or(1, |experts| experts.count);
-        let eps = FINER.into_iter().map(|by| own.ep * by).filter(|ep| experts.is_multiple_of(*ep));
-        let eps: Vec<u64> = eps.collect();
+        // Whoever spreads experts spreads them over a server at least.
+        let spreads = |ep: &u64| experts.is_multiple_of(*ep) && site.scale_up.min(8) <= *ep;
+        let eps: Vec<u64> = FINER.into_iter().map(|by| own.ep * by).filter(spreads).collect();
         let pps: Vec<u64> = FINER.into_iter().map(|by| own.pp * by).collect();
         degrees.push((site.scale_up, own.pp, own.ep));
         degrees.extend(eps.iter().map(|ep| (own.tp, own.pp, *ep)));

@@ -9,6 +9,9 @@ use step::network::words;
 
 use super::Column;
 use super::metrics::oversubscription_built;
+use super::verdict::flags;
+use crate::change::{Change, Kind};
+use crate::run_job::Lever;
 use crate::world::{JobWorld, leaf_of, slots};
 
 /// From this share on one step is longer than another.
@@ -71,7 +74,11 @@ impl Leaves {
 /// Of columns of one job with several ratios: what besides the ratio differs between them, because
 /// another number of servers is on a leaf. Also why one is slower than another although it has more
 /// capacity above its leaves. Nothing where neither is so.
-pub(super) fn besides_the_ratio(names: &[String], columns: &[Column]) -> Option<String> {
+pub(super) fn besides_the_ratio(
+    names: &[String],
+    columns: &[Column],
+    vary: &[String],
+) -> Option<(String, Option<Lever>)> {
     let first = columns.first()?;
     let same = columns.iter().all(|column| {
         let own = (&column.loaded.job, column.loaded.scenario.fabric.topology);
@@ -105,7 +112,7 @@ pub(super) fn besides_the_ratio(names: &[String], columns: &[Column]) -> Option<
     if own.servers == other.servers && own.above <= other.above {
         text += ": both have as many servers on a leaf, so it is where queue pairs hash (--seeds 8 \
                  tells how much is chance)";
-        return Some(text);
+        return Some((text, None));
     }
     let is_split = |(own, other): &(&Fit, &Fit)| own.within * other.all != other.within * own.all;
     let split = own.groups.iter().zip(&other.groups).find(is_split);
@@ -127,12 +134,22 @@ pub(super) fn besides_the_ratio(names: &[String], columns: &[Column]) -> Option<
     text += &format!(": with {name} {}; with {less} {}", of(&own, own_fit), of(&other, other_fit));
     let least = columns.iter().map(|column| slots(column.loaded.fabric()).nodes_per_leaf).min()?;
     let nics = first.loaded.scenario.cluster.nics_per_node.max(1);
-    let key = match first.loaded.scenario.fabric.topology {
+    let set = match first.loaded.scenario.fabric.topology {
         TopologyKind::Clos => format!("fabric.downlinks={}", least * u64::from(nics)),
         TopologyKind::RailOptimized => format!("fabric.segment_nodes={least}"),
-        _ => return Some(text),
+        _ => return Some((text, None)),
     };
-    Some(format!("{text}. To compare ratios alone, keep the servers of a leaf: --set {key}"))
+    let [vary] = vary else { return Some((text, None)) };
+    let change = Change::new(Kind::Fabric, format!("{least} servers on a leaf"), [set]);
+    let command = format!("fatflow compare {}", flags(&first.loaded, vary, &change));
+    text += &format!(". To compare ratios alone, keep the servers of a leaf ({command})");
+    Some((text, Some(lever(change, command))))
+}
+
+/// A change whose gain nobody has looked at.
+fn lever(change: Change, command: String) -> Lever {
+    let Change { name, set, why, most_s, .. } = change;
+    Lever { name, set, why, most_s, command }
 }
 
 /// Where nothing is above the leaves, ratios are all the same.
@@ -187,7 +204,7 @@ pub(super) fn told_of_rails(
     names: &[String],
     columns: &[Column],
     rails: &Column,
-) -> Option<String> {
+) -> Option<(String, Option<Lever>)> {
     let step = |column: &Column| column.breakdown().map(|parts| parts.total());
     let by_step = |a: &usize, b: &usize| {
         let [a, b] = [a, b].map(|at| step(&columns[*at]).unwrap_or(f64::INFINITY));
@@ -201,16 +218,19 @@ pub(super) fn told_of_rails(
         apart if 0.0 < apart => format!("{:.1} % longer", 100.0 * apart),
         apart => format!("{:.1} % shorter", -100.0 * apart),
     };
+    let change = Change::new(Kind::Fabric, "one switch for each rail", RAILS);
+    let loaded = &columns[0].loaded;
+    let command =
+        format!("fatflow run {} {}", loaded.input, change.after_flags(loaded, &SIZES).flags());
     let price = if 0.0 <= saved { "less" } else { "more" };
-    Some(format!(
+    let text = format!(
         "Not asked for: one switch for each of the {} rails, with no spines, is enough for {} \
          servers; its step is {apart} and it costs {} {price} than {} (servers reach other rails \
-         through their own GPUs): fatflow run {} {}",
+         through their own GPUs): {command}",
         rails.fabric.switches,
         rails.fabric.nodes,
         dollars(saved.abs()),
         names[best],
-        columns[0].loaded.input,
-        RAILS.map(|set| format!("--set {set}")).join(" "),
-    ))
+    );
+    Some((text, Some(lever(change, command))))
 }

@@ -59,6 +59,7 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     }
     if let Some(verdict) = &report.verdict {
         sheet = sheet.note(format!("{}.", verdict.text));
+        sheet = verdict.also.iter().fold(sheet, |sheet, also| sheet.note(format!("{also}.")));
     }
     sheet = crate::targets::show(sheet, &report.targets);
     for note in &report.notes {

@@ -113,29 +113,26 @@ impl Verdict {
         let seen = RunFacts { parts, fabric_s, phases, memory: &report.memory };
         let limit = limit(report, prediction);
         let changes = levers::levers(loaded, &seen);
-        let given = faults_of_flags(loaded);
-        let command = |change: &Change| {
+        let command = |change: &Change, but: &[&str]| {
             let engine = match engine {
                 Engine::Flow => String::new(),
                 other => format!(" --engine {}", other.name()),
             };
-            format!("fatflow run {}{engine} {}", loaded.input, change.flags())
+            let flags = change.after_flags(loaded, but).flags();
+            format!("fatflow run {}{engine} {flags}", loaded.input)
         };
         let lever = |change: &Change| Lever {
             name: change.name.clone(),
             set: change.set.clone(),
             why: change.why.clone(),
             most_s: change.most_s,
-            command: command(change),
+            // What it gains is told of the step without faults.
+            command: command(change, &["faults"]),
         };
         let named = levers::different(&changes, NAMED);
         let remedies = report.remedies(loaded);
-        let remedies = remedies.iter().map(|change| {
-            let is_own = change.touches("faults");
-            let set = given.iter().filter(|_| !is_own).chain(&change.set).cloned();
-            let tried = Change { set: set.collect(), ..change.clone() };
-            Lever { command: command(&tried), ..lever(change) }
-        });
+        let remedies =
+            remedies.iter().map(|change| Lever { command: command(change, &[]), ..lever(change) });
         let levers = remedies.chain(named.into_iter().map(lever)).collect();
         let exposed_s = exposed_on_fabric(parts, &report.phases);
         let verdict =
@@ -259,12 +256,6 @@ impl Verdict {
         }
         format!(", on one clock (phase by phase it would be {})", span(by_phases))
     }
-}
-
-/// Faults that flags have set, as a flag: what makes them cost less is tried on them.
-fn faults_of_flags(loaded: &Loaded) -> Option<String> {
-    let faults = explain::toml(loaded.set_by_flags().get("faults")?)?;
-    Some(format!("faults={faults}"))
 }
 
 /// Communication that nothing hides of the axes that have something on the fabric.
