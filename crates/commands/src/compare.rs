@@ -756,13 +756,13 @@ mod tests {
             vary: vec!["fabric.oversubscription=1:1,2:1,4:1".to_owned()],
             ..Options::default()
         };
-        let asked = |gpus: u32| {
-            let set = [format!("cluster.gpus={gpus}"), "fabric.radix=32".to_owned()].to_vec();
+        let asked = |set: &[&str]| {
+            let set = set.iter().map(|set| (*set).to_owned()).collect();
             let purpose = scenario::Purpose::Run(Engine::Flow);
             let base = Request { set, purpose, ..Request::default() };
             run(&options, &base, &AtomicBool::new(false), &|_| ()).unwrap()
         };
-        let report = asked(256);
+        let report = asked(&["cluster.gpus=256", "fabric.radix=32"]);
         let also = report.verdict.unwrap().also.join("\n");
         let says = |words: &str| assert!(also.contains(words), "{words}: {also}");
         says("servers share a leaf");
@@ -773,7 +773,8 @@ mod tests {
         let numbers: Vec<f64> = servers.simulated.iter().filter_map(Value::number).collect();
         assert_eq!(numbers, [2.0, 2.0, 3.0]);
         // Four servers are on one switch.
-        let verdict = asked(32).verdict.unwrap();
+        let few = ["cluster.gpus=32", "job.gpus=32", "job.parallel.dp=4", "fabric.tiers=1"];
+        let verdict = asked(&few).verdict.unwrap();
         assert!(verdict.text.starts_with("One tier of switches joins all 4"), "{}", verdict.text);
         assert_eq!((verdict.recommended, verdict.also.len()), (None, 0));
     }

@@ -228,7 +228,32 @@ mod tests {
 
     fn asked(set: &[&str]) -> String {
         let set = set.iter().map(|text| (*text).to_owned()).collect();
-        own(&Request { set, ..Request::default() }).unwrap()
+        let (file, said) = own(&Request { set, ..Request::default() }).unwrap();
+        assert_eq!(said, [""; 0]);
+        file
+    }
+
+    /// Experts are spread where the usual layout would not fit; what flags have set stays.
+    #[test]
+    fn a_file_of_ones_own_fits_memory_and_says_what_it_set() {
+        let asked = |set: &[&str]| {
+            let set = set.iter().map(|text| (*text).to_owned()).collect();
+            own(&Request { set, ..Request::default() }).unwrap()
+        };
+        let set = ["cluster.gpu=h100-sxm", "cluster.gpus=2048", "job.model=deepseek-v3"];
+        let (file, said) = asked(&set);
+        assert_eq!(said.len(), 1, "{said:?}");
+        let set_it = said[0].starts_with("the usual layout would not fit a GPU, so the file has");
+        assert!(set_it && said[0].contains("job.parallel.ep = "), "{said:?}");
+        assert!(problems_of(&file).is_empty() && file.contains("\nep = "), "{file}");
+        let (file, said) = asked(&[&set[..], &["job.parallel.ep=1"]].concat());
+        assert!(
+            said[0].starts_with("`fatflow check` will refuse this: a GPU of stage"),
+            "{said:?}"
+        );
+        assert!(file.contains("\nep = 1 "), "{file}");
+        let (_, said) = asked(&["cluster.gpu=b200-sxm"]);
+        assert!(said[0].ends_with("; try b200"), "{said:?}");
     }
 
     /// Loaded as a file, it has nothing of a preset, nothing unused and nothing unwise.

@@ -4,6 +4,7 @@
 //! says so with the paths of the keys concerned; here those answers are collected.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -99,7 +100,8 @@ impl Meaning {
                         meaning.check_schedule(scenario);
                         meaning.warn_of_deadlock(&fabric, scenario);
                         meaning.warn_of_idle_ports(&fabric, scenario);
-                        meaning.warn_of_misfits(&fabric, scenario);
+                        let by_tier = &written.network.transport_of_tier;
+                        meaning.warn_of_misfits(&fabric, scenario, by_tier);
                         meaning.fabric = Some(fabric);
                     }
                     Err(errors) => meaning.findings.extend(errors.into_iter().map(of_fabric)),
@@ -279,10 +281,15 @@ impl Meaning {
     }
 
     /// InfiniBand's boxes grant credits and no others do, and a card speaks what its maker says.
-    fn warn_of_misfits(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
+    /// What is spoken by tier is what was written, also where nobody obeys it.
+    fn warn_of_misfits(
+        &mut self,
+        fabric: &Fabric,
+        scenario: &ScenarioFile,
+        by_tier: &BTreeMap<String, Transport>,
+    ) {
         let ScenarioFile { network, catalogue, cluster, .. } = scenario;
-        let spoken =
-            |tier: &Tier| *network.transport_of_tier.get(&tier.name).unwrap_or(&network.transport);
+        let spoken = |tier: &Tier| *by_tier.get(&tier.name).unwrap_or(&network.transport);
         let tiers = back_end_tiers(fabric, &scenario.fabric);
         for (key, tier, _) in &tiers {
             let model = &tier.model;
