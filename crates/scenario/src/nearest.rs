@@ -20,9 +20,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let near = known.into_iter().filter_map(|candidate| {
         let other = plain(candidate);
         let mut distance = 2 * strsim::damerau_levenshtein(&word, &other);
-        if 3 <= length && other.starts_with(&word) {
-            distance = distance.min(1);
-        } else if is_product(&other) && word.starts_with(&format!("{other}_")) {
+        let is_begun = 3 <= length && other.starts_with(&word);
+        if is_begun || (is_product(&other) && word.starts_with(&format!("{other}_"))) {
             distance = distance.min(1);
         } else if 3 <= length && word.starts_with(&other) {
             distance = distance.min(allowed);
