@@ -1,5 +1,6 @@
 //! What is wrong with a setting: where, why, and what to write instead.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 /// One mistake in the settings of a fabric.
@@ -71,7 +72,8 @@ impl Errors {
 /// The known name that takes the fewest edits, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let longer = known.iter().filter(|other| 3 <= name.len() && other.starts_with(name));
-    if let Some(longer) = longer.min_by_key(|other| other.len()) {
+    // Of those as short the last by the alphabet: `h100-sxm` before `h100-nvl`.
+    if let Some(longer) = longer.min_by_key(|other| (other.len(), Reverse(**other))) {
         return Some(longer);
     }
     // A product that is known without its form: `b200-sxm`.
@@ -113,7 +115,8 @@ mod tests {
         let known = ["connectx-6", "connectx-7", "thor2"];
         assert_eq!(nearest("conectx-7", &known), Some("connectx-7"));
         assert_eq!(nearest("Thor-2", &known), Some("thor2"));
-        assert_eq!(nearest("connectx", &known), Some("connectx-6"));
+        assert_eq!(nearest("connectx", &known), Some("connectx-7"));
+        assert_eq!(nearest("h100", &["h100-nvl", "h100-pcie", "h100-sxm"]), Some("h100-sxm"));
         assert_eq!(nearest("pollara", &known), None);
         assert_eq!(nearest("B200-sxm", &["b200", "h200-sxm"]), Some("b200"));
         assert_eq!(edits("kitten", "sitting"), 3);
