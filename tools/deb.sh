@@ -10,7 +10,7 @@ out=${1:-target}
 target=x86_64-unknown-linux-gnu
 if [ -z "${FATFLOW_BINARY:-}" ]; then
     RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p cli --target $target
-    FATFLOW_BINARY=target/$target/release/fatflow
+    FATFLOW_BINARY=${CARGO_TARGET_DIR:-target}/$target/release/fatflow
 fi
 version=$("$FATFLOW_BINARY" --version | cut -d' ' -f2)
 root=$(mktemp -d)

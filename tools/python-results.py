@@ -171,6 +171,8 @@ def find(name, file):
         stems = {step for path in imported for step in path.split("::")}
         homes = [key for key in homes if Path(key[0]).stem in stems] or homes
         homes = [key for key in homes if key[0].split("/")[0] in stems] or homes
+        own = file.split("/")[0] if "crate" in stems else None
+        homes = [key for key in homes if key[0].split("/")[0] == own] or homes
         beside = [key for key in homes if key[0].startswith(str(Path(file).with_suffix("")))]
         homes = beside if len(homes) > 1 and beside else homes
     if len(homes) != 1:

@@ -97,6 +97,9 @@ class FaultRow(Record):
     until_s: Optional[float]
     """When it is over; none for never."""
 
+    down_s: Optional[float] = None
+    """How long it lasts each time, where it comes and goes."""
+
     used_s: list[tuple[float, float]] = field(default_factory=list)
     """Of faults that cost nothing: when what is hit carries something in the step in which the first
     of them comes, from, until, on the clock of `at_s`.
@@ -480,6 +483,9 @@ class PhaseRow(Record):
 
     slowdown: float
     """Slowest over undisturbed."""
+
+    cost_s: float
+    """What the step would be shorter if the groups of this phase alone met nobody."""
 
     busiest_utilisation: float
     """The busiest link while it lasts, as a share of that link's rate."""
@@ -2507,6 +2513,16 @@ class ComparisonVerdict(Record):
 
     recommended: Optional[str] = None
     """The column whose tokens cost the least; nothing where work or sizes differ."""
+
+    also: list[str] = field(default_factory=list)
+    """What has to be known beside it: what else than the question differs, what nobody asked for,
+    what the answer may turn on.
+    """
+
+    levers: list[Lever] = field(default_factory=list)
+    """What the answer may turn on: a setting that is the same in all columns and costs each of them
+    much.
+    """
 
 
 @dataclass(eq=False)

@@ -231,6 +231,9 @@ const FINALISTS: usize = 20;
 /// Of those, layouts: many are alike.
 const MOST_LAYOUTS: usize = 5;
 
+/// The share of the budget in which layouts are looked at by closed forms, at most.
+const LAYOUTS: f64 = 0.2;
+
 /// Seconds on packets up to which one trial of thresholds is affordable.
 const AFFORDABLE_S: f64 = 4.0;
 
@@ -334,6 +337,19 @@ impl Search<'_> {
         self.bench.run(set, engine, seed)
     }
 
+    /// The scenario as it is under the other seeds, as far as there is time: the seeds, the own one
+    /// before them, and what they show.
+    fn other_seeds(&self, clock: Clock<'_>) -> (Vec<u64>, Vec<Figures>) {
+        let all = self.seeds();
+        let ran = parallel::map(self.threads(), &all[1..], |seed| {
+            let figures = || self.run(&[], self.options.engine, *seed).ok();
+            if clock.is_over() { None } else { figures() }
+        });
+        let known = all[1..].iter().zip(ran).filter_map(|(seed, ran)| Some((*seed, ran?)));
+        let (seeds, figures): (Vec<u64>, Vec<Figures>) = known.unzip();
+        (std::iter::once(all[0]).chain(seeds).collect(), figures)
+    }
+
     /// The changes to try on the engine, those to try on packets, and the layouts.
     fn candidates(&self) -> Result<Candidates, Failure> {
         let loaded = &self.loaded;
@@ -382,7 +398,7 @@ impl Search<'_> {
         };
         // Of a large cluster the scenario itself may have taken long.
         let so_far = self.meter.wall_s() / self.options.budget_s.max(1e-9);
-        let clock = self.clock((so_far + 0.2).max(0.3));
+        let clock = self.clock((so_far + LAYOUTS).max(0.3));
         let of = (self.threads(), clock, self.options.budget_s);
         let for_cost = self.options.goal == Goal::Cost;
         let (searched, found, others) = layout::search(loaded, &is_fixed, of, for_cost);
@@ -391,15 +407,18 @@ impl Search<'_> {
         if !is_fixed("reliability.spare_nodes") && engine.has_contention() {
             all.spares = operation::spares(loaded, &report, engine);
         }
-        changes.extend(found);
+        // Where time runs out, something of everything was tried.
+        changes.extend(in_turns(vec![
+            network::seeds(loaded),
+            found,
+            library::changes(loaded),
+            placement::changes(loaded),
+            fabric::changes(loaded),
+            transport::changes(loaded),
+            layout::overlap(loaded).into_iter().collect(),
+            operation::changes(loaded, &report.reliability),
+        ]));
         self.with_shares(&mut changes);
-        changes.extend(layout::overlap(loaded));
-        changes.extend(placement::changes(loaded));
-        changes.extend(network::seeds(loaded));
-        changes.extend(library::changes(loaded));
-        changes.extend(operation::changes(loaded, &report.reliability));
-        changes.extend(transport::changes(loaded));
-        changes.extend(fabric::changes(loaded));
         Ok(changes)
     }
 
@@ -428,10 +447,7 @@ impl Search<'_> {
 
     fn advice(&self) -> Result<Advice, Failure> {
         let engine = self.options.engine;
-        let seeds = self.seeds();
-        let of_seed = |seed: &u64| self.run(&[], engine, *seed);
-        let base = parallel::map(self.threads(), &seeds, of_seed);
-        let base: Vec<Figures> = base.into_iter().collect::<Result<_, _>>()?;
+        let mut base = vec![self.run(&[], engine, self.own_seed())?];
         let Candidates { changes, packets: on_packets, mut layouts, further, spares } =
             self.candidates()?;
         let asked = changes.len() + on_packets.len();
@@ -444,6 +460,8 @@ impl Search<'_> {
             layouts.left = further.left.len();
         }
         let packets = self.on_packets(on_packets, &mut found);
+        let (seeds, others) = self.other_seeds(self.clock(0.75));
+        base.extend(others);
         self.confirm(&mut found.tried, (engine, &seeds, &base), self.clock(0.85));
         let together = combine::together(self, &found.tried, (engine, &seeds, &base));
         let mut changes: Vec<Advised> = Vec::new();
@@ -677,7 +695,11 @@ impl Search<'_> {
             why: change.why.clone(),
             files: write::names(&self.loaded, change),
             engine: engine.name(),
-            command: format!("fatflow run {}{flag} {}", self.loaded.input, change.flags()),
+            command: format!(
+                "fatflow run {}{flag} {}",
+                self.loaded.input,
+                change.after_flags(&self.loaded, &[]).flags()
+            ),
         }
     }
 
@@ -696,6 +718,16 @@ impl Search<'_> {
             Residuals::published().half_width(&Class::between_servers(), self.options.engine, "");
         network.log * base.exposed.max(figures.exposed)
     }
+}
+
+/// The first of each list, then the second of each, and so on.
+fn in_turns(lists: Vec<Vec<Change>>) -> Vec<Change> {
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    while lists.iter().any(|list| 0 < list.len()) {
+        all.extend(lists.iter_mut().filter_map(Iterator::next));
+    }
+    all
 }
 
 /// What is to be tried.

@@ -3,7 +3,9 @@
 //! A [`Change`] is a candidate that nobody has tried; [`levers`](crate::levers) names those that a
 //! run makes look worthwhile. What trying it showed is an advice, which has a change inside.
 
+use scenario::Loaded;
 use serde::Serialize;
+use serde_json::Value as Json;
 
 /// Who must do it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -98,6 +100,22 @@ impl Change {
         self.keys().any(|own| is_inside(own, key) || is_inside(key, own))
     }
 
+    /// The same with what flags have set before, but for what it sets itself and for these keys: a
+    /// command that tries it begins where the answer did.
+    #[must_use]
+    pub fn after_flags(&self, loaded: &Loaded, but: &[&str]) -> Self {
+        let mut given = Vec::new();
+        leaves("", &loaded.set_by_flags(), &mut given);
+        let set = given.into_iter().filter(|(key, _)| {
+            !self.touches(key) && !but.iter().any(|own| key == own || key.starts_with(own))
+        });
+        let set = set.filter_map(|(key, value)| {
+            let word = value.as_str().map(str::to_owned);
+            Some(format!("{key}={}", word.or_else(|| crate::explain::toml(&value))?))
+        });
+        Self { set: set.chain(self.set.iter().cloned()).collect(), ..self.clone() }
+    }
+
     /// The flags that try it.
     pub fn flags(&self) -> String {
         let quoted = |set: &String| match set.contains(['[', ' ', '"', '{', '*']) {
@@ -105,6 +123,15 @@ impl Change {
             false => format!("--set {set}"),
         };
         self.set.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What is no table, with its dotted path.
+pub(crate) fn leaves(path: &str, value: &Json, found: &mut Vec<(String, Json)>) {
+    let Json::Object(fields) = value else { return found.push((path.to_owned(), value.clone())) };
+    for (key, value) in fields {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        leaves(&path, value, found);
     }
 }
 

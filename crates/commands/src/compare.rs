@@ -25,6 +25,7 @@ use crate::seeds::{self, Repeat, Spread};
 use crate::targets::TargetRow;
 use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
 
+mod leaves;
 mod metrics;
 mod page;
 mod requirements;
@@ -37,6 +38,9 @@ pub use verdict::{StepDifference, Verdict};
 /// The deployments of the comparative analysis, and an AMD cluster.
 pub const DEPLOYMENTS: [&str; 5] =
     ["gpt4-azure", "llama3-meta-roce", "deepseek-v2", "grok4-colossus", "amd-mi300x"];
+
+/// How `--vary` begins that asks for several ratios.
+const TAPER: &str = "fabric.oversubscription=";
 
 /// What to compare, and how.
 #[derive(Clone, Debug, Default)]
@@ -395,6 +399,7 @@ pub fn run(
         tell(&format!("{}: done", variant.name));
         column
     });
+    let first = variants.first().map(|variant| variant.request(base));
     let mut done: Vec<(String, Column)> = Vec::new();
     let mut left_out = Vec::new();
     for (variant, column) in variants.into_iter().zip(columns) {
@@ -411,9 +416,29 @@ pub fn run(
     }
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     let changed = if named { changed(&columns) } else { Vec::new() };
-    let verdict = verdict::verdict(&names, &columns, options.engine);
+    let is_about_tapers = options.vary.iter().any(|vary| vary.starts_with(TAPER));
+    let rails = first.filter(|_| is_about_tapers);
+    let rails = rails.and_then(|first| leaves::rails_alone(&columns, first)).and_then(|scenario| {
+        let (set, name) = (Vec::new(), "one switch for each rail".to_owned());
+        let column =
+            column(&Variant { scenario, set, name }, base, (options, whole), interrupt, tell)
+                .ok()?;
+        leaves::told_of_rails(&names, &columns, &column)
+    });
+    let verdict = verdict::verdict(&names, &columns, options.engine).map(|mut verdict| {
+        let one = leaves::one_switch(&columns).filter(|_| is_about_tapers);
+        if let Some(one) = one {
+            return Verdict { text: one, recommended: None, ..verdict };
+        }
+        let why = leaves::besides_the_ratio(&names, &columns, &options.vary).filter(|_| named);
+        for (text, lever) in why.into_iter().chain(rails) {
+            verdict.also.push(text);
+            verdict.levers.extend(lever);
+        }
+        verdict.turning_on(&columns, &changed, &options.vary)
+    });
     Ok(Report {
-        verdict: verdict.map(|verdict| verdict.turning_on(&columns, &changed, &options.vary)),
+        verdict,
         differences: {
             let all = verdict::differences(&columns, options.engine);
             if all.iter().any(Option::is_some) { all } else { Vec::new() }
@@ -723,6 +748,37 @@ mod tests {
         assert!(text.starts_with(&why), "{text}");
     }
 
+    /// 2:1 puts more servers on a leaf than 1:1, and 4:1 still more: other bytes rise above them.
+    #[test]
+    fn a_verdict_of_ratios_says_what_else_differs_and_what_nobody_asked_for() {
+        let options = Options {
+            scenarios: vec!["small-128".to_owned()],
+            vary: vec!["fabric.oversubscription=1:1,2:1,4:1".to_owned()],
+            ..Options::default()
+        };
+        let asked = |set: &[&str]| {
+            let set = set.iter().map(|set| (*set).to_owned()).collect();
+            let purpose = scenario::Purpose::Run(Engine::Flow);
+            let base = Request { set, purpose, ..Request::default() };
+            run(&options, &base, &AtomicBool::new(false), &|_| ()).unwrap()
+        };
+        let report = asked(&["cluster.gpus=256", "fabric.radix=32"]);
+        let also = report.verdict.unwrap().also.join("\n");
+        let says = |words: &str| assert!(also.contains(words), "{words}: {also}");
+        says("servers share a leaf");
+        // Flags that were given stay; what varies is not among them.
+        says("4:1 --set cluster.gpus=256 --set fabric.radix=32 --set fabric.downlinks=16)");
+        says("one switch for each of the 8 rails, with no spines, is enough for 32 servers");
+        let servers = report.rows.iter().find(|row| row.metric == "servers_on_leaf").unwrap();
+        let numbers: Vec<f64> = servers.simulated.iter().filter_map(Value::number).collect();
+        assert_eq!(numbers, [2.0, 2.0, 3.0]);
+        // Four servers are on one switch.
+        let few = ["cluster.gpus=32", "job.gpus=32", "job.parallel.dp=4", "fabric.tiers=1"];
+        let verdict = asked(&few).verdict.unwrap();
+        assert!(verdict.text.starts_with("One tier of switches joins all 4"), "{}", verdict.text);
+        assert_eq!((verdict.recommended, verdict.also.len()), (None, 0));
+    }
+
     /// Where nothing that costs money differs, few queue pairs are enough as soon as more do not
     /// help.
     #[test]
@@ -765,13 +821,11 @@ mod tests {
         };
         let report = asked(1);
         let verdict = report.verdict.as_ref().unwrap();
-        let says = verdict.text.contains("With 1 queue pair and ecmp the fabric costs");
-        assert!(
-            says && verdict.text.contains("--vary fabric.oversubscription=1:1,2:1 --set"),
-            "{}",
-            verdict.text
-        );
-        assert_eq!(verdict.levers.len(), 1);
+        let said = verdict.also.join(" ");
+        let says = said.contains("With 1 queue pair and ecmp the fabric costs");
+        assert!(says && said.contains("--vary fabric.oversubscription=1:1,2:1 --set"), "{said}");
+        let asks = |lever: &run_job::Lever| lever.name.contains("queue pairs");
+        assert_eq!(verdict.levers.iter().filter(|lever| asks(lever)).count(), 1);
         // Bars are as long as the mean in the table, and the constraint is of it too.
         let row = |key: &str| report.rows.iter().find(|row| row.metric == key).unwrap();
         for (at, parts) in report.breakdowns.iter().flatten().enumerate() {

@@ -4,6 +4,8 @@
 //! the ranges beside the settings, their defaults, and the purposes that do not obey them, asked
 //! of every preset. `explain` shows one entry, the book's reference of keys shows all.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::OnceLock;
 
 use report::{Align, Answer, Sheet, Table};
@@ -64,20 +66,26 @@ pub struct Word {
     pub about: String,
 }
 
-/// Every key of the scenario file, tables before what is in them.
+/// Every key of the scenario file, tables before what is in them, but for who obeys it, which
+/// [`Entry::whole`] adds: that takes a while.
 pub fn entries() -> &'static [Entry] {
     static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
     ENTRIES.get_or_init(|| {
-        let scenarios = scenarios();
-        let asked = asked(&scenarios);
         let defaults = serde_json::to_value(ScenarioFile::default()).unwrap_or_default();
-        let ranges: Vec<_> =
-            scenarios.iter().flat_map(|scenario| Ranges::known("", scenario)).collect();
+        // The first scenario that has a key says its range.
+        let mut ranges: BTreeMap<String, (usize, String)> = BTreeMap::new();
+        for known in scenarios().iter().flat_map(|scenario| Ranges::known("", scenario)) {
+            let place = ranges.len();
+            ranges.entry(known.key).or_insert((place, known.range));
+        }
         let range = |path: &str| {
-            let found = ranges.iter().find(|known| matches(path, &known.key));
-            found.map(|known| known.range.clone()).unwrap_or_default()
+            let named = path.split('*').next().unwrap_or_default();
+            let from = ranges.range::<str, _>((Bound::Included(named), Bound::Unbounded));
+            let near = from.take_while(|(key, _)| key.starts_with(named));
+            let found = near.filter(|(key, _)| matches(path, key));
+            found.min_by_key(|(_, (place, _))| *place).map_or(String::new(), |(_, it)| it.1.clone())
         };
-        let entry = |key: Key<'_>| entry(&key, (&asked, &defaults), range(&key.path));
+        let entry = |key: Key<'_>| entry(&key, &defaults, range(&key.path));
         let mut entries: Vec<Entry> = schema().keys().into_iter().map(entry).collect();
         // The keys that every variant of a table has are one.
         entries.dedup_by(|b, a| a.key == b.key && a.about == b.about && merge(a, b));
@@ -143,27 +151,34 @@ fn matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-fn entry(key: &Key<'_>, (asked, defaults): (&[KeyUse<'_>], &Json), range: String) -> Entry {
+impl Entry {
+    /// With who obeys it, and what makes others obey it.
+    pub fn whole(&self) -> Self {
+        let (mut obeyed_by, mut needs): (Vec<&'static str>, Vec<String>) = Default::default();
+        for KeyUse { who, idle, scenario } in asked() {
+            match idle.find(&concrete(&self.key, scenario)) {
+                None => obeyed_by.push(who),
+                Some(idle) => needs.push(idle.used_by.clone()),
+            }
+        }
+        needs.sort();
+        needs.dedup();
+        // Those of one name stand together.
+        obeyed_by.dedup();
+        Self { obeyed_by, needs, ..self.clone() }
+    }
+}
+
+fn entry(key: &Key<'_>, defaults: &Json, range: String) -> Entry {
     let pointer = format!("/{}", key.path.replace('.', "/"));
     let default = defaults.pointer(&pointer).or(key.default);
     let default = default.filter(|value| !value.is_object()).and_then(toml).unwrap_or_default();
-    let (mut obeyed_by, mut needs): (Vec<&'static str>, Vec<String>) = Default::default();
-    for KeyUse { who, idle, scenario } in asked {
-        match idle.find(&concrete(&key.path, scenario)) {
-            None => obeyed_by.push(who),
-            Some(idle) => needs.push(idle.used_by.clone()),
-        }
-    }
-    needs.sort();
-    needs.dedup();
-    // Those of one name stand together.
-    obeyed_by.dedup();
     let word = |(word, about): &(&str, &str)| Word {
         word: (*word).to_owned(),
         about: (*about).to_owned(),
     };
     let words: Vec<&str> = key.words.iter().map(|(word, _)| *word).collect();
-    let example = example(&key.path, &key.kinds, &words, (&default, &range));
+    let example = example(key, &words, (&default, &range));
     Entry {
         example,
         key: key.path.clone(),
@@ -175,14 +190,15 @@ fn entry(key: &Key<'_>, (asked, defaults): (&[KeyUse<'_>], &Json), range: String
         range,
         default,
         aliases: key.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
-        obeyed_by,
-        needs,
+        obeyed_by: Vec::new(),
+        needs: Vec::new(),
     }
 }
 
 /// How a key is written: as the examples say, else with its default, a word, or a value of its
 /// kind.
-fn example(path: &str, kinds: &[&str], words: &[&str], (default, range): (&str, &str)) -> String {
+fn example(key: &Key<'_>, words: &[&str], (default, range): (&str, &str)) -> String {
+    let Key { path, kinds, .. } = key;
     if let Some(text) = scenario::example::example(path) {
         return text.trim_end().to_owned();
     }
@@ -198,7 +214,10 @@ fn example(path: &str, kinds: &[&str], words: &[&str], (default, range): (&str, 
     let of_kind = usual.iter().find(|(kind, _)| kinds.contains(kind));
     let value = match (words.first(), of_kind) {
         _ if !default.is_empty() && default != "[]" => default.to_owned(),
-        (Some(word), _) => format!("\"{word}\""),
+        (Some(word), _) => match key.tag {
+            Some(tag) => format!("{{ {tag} = \"{word}\" }}"),
+            None => format!("\"{word}\""),
+        },
         (None, Some((_, value))) => within(range, value),
         (None, None) => return String::new(),
     };
@@ -240,14 +259,19 @@ fn concrete(path: &str, scenario: &ScenarioFile) -> String {
 }
 
 /// A scenario, and what somebody who wants something of it does not obey.
-struct KeyUse<'a> {
+struct KeyUse {
     who: &'static str,
     idle: UnusedKeys,
-    scenario: &'a ScenarioFile,
+    scenario: &'static ScenarioFile,
 }
 
 /// Every preset, and synthetic traffic of every pattern.
-fn scenarios() -> Vec<ScenarioFile> {
+fn scenarios() -> &'static [ScenarioFile] {
+    static SCENARIOS: OnceLock<Vec<ScenarioFile>> = OnceLock::new();
+    SCENARIOS.get_or_init(read_scenarios)
+}
+
+fn read_scenarios() -> Vec<ScenarioFile> {
     let request = |scenario: Option<String>, set: Vec<String>| Request {
         scenario,
         set,
@@ -267,15 +291,16 @@ fn scenarios() -> Vec<ScenarioFile> {
 }
 
 /// Every purpose on every scenario.
-fn asked(scenarios: &[ScenarioFile]) -> Vec<KeyUse<'_>> {
+fn asked() -> &'static [KeyUse] {
+    static ASKED: OnceLock<Vec<KeyUse>> = OnceLock::new();
     let of = |who, purpose| {
-        scenarios.iter().map(move |scenario| KeyUse {
+        scenarios().iter().map(move |scenario| KeyUse {
             who,
             idle: scenario::purpose::idle(scenario, purpose, None),
             scenario,
         })
     };
-    PURPOSES.into_iter().flat_map(|(who, purpose)| of(who, purpose)).collect()
+    ASKED.get_or_init(|| PURPOSES.into_iter().flat_map(|(who, purpose)| of(who, purpose)).collect())
 }
 
 /// Who may obey a key.
@@ -337,7 +362,7 @@ pub struct Explained {
 /// Explains a key, or a finding by its keys.
 pub fn run(key: &str) -> Result<Explained, Failure> {
     if let Some(finding) = finding(key) {
-        let entries = finding.keys.iter().flat_map(|key| of(key)).cloned().collect();
+        let entries = finding.keys.iter().flat_map(|key| of(key)).map(Entry::whole).collect();
         let (inside, effects) = (Vec::new(), Vec::new());
         let (finding, meaning) = (Some(finding), None);
         return Ok(Explained { finding, meaning, entries, inside, effect: None, effects });
@@ -352,17 +377,20 @@ pub fn run(key: &str) -> Result<Explained, Failure> {
     if found.is_empty() {
         found = by_other_word(key);
     }
-    let entries: Vec<Entry> = found.into_iter().cloned().collect();
-    if entries.is_empty() {
-        return Err(unknown(key));
-    }
+    let entries: Vec<Entry> = found.into_iter().map(Entry::whole).collect();
+    let Some(first) = entries.first() else { return Err(unknown(key)) };
+    // With the places in lists that somebody may have left out.
+    let key = first.key.as_str();
     let depth = key.split('.').count();
     let is_inside = |inner: &&Entry| {
         let head: Vec<&str> = inner.key.split('.').take(depth).collect();
         let rest = inner.key.split('.').skip(depth).filter(|step| *step != "*").count();
         rest == 1 && matches(&head.join("."), key)
     };
-    let inside = self::entries().iter().filter(is_inside).map(|inner| inner.key.clone()).collect();
+    let mut inside: Vec<String> =
+        self::entries().iter().filter(is_inside).map(|inner| inner.key.clone()).collect();
+    // Several variants of a table may have a key of one name.
+    inside.dedup();
     let (finding, meaning, effects) = (None, None, Vec::new());
     Ok(Explained { finding, meaning, entries, inside, effect: None, effects })
 }
@@ -470,25 +498,27 @@ mod tests {
 
     #[test]
     fn every_key_has_its_meaning_and_who_obeys_it_or_what_it_needs() {
-        let without: Vec<&str> = entries()
-            .iter()
-            .filter(|entry| {
-                let has_reader = !entry.obeyed_by.is_empty() || !entry.needs.is_empty();
-                entry.about.is_empty() || !has_reader
-            })
-            .map(|entry| entry.key.as_str())
-            .collect();
+        let has_none = |entry: &Entry| {
+            let has_reader = !entry.obeyed_by.is_empty() || !entry.needs.is_empty();
+            entry.about.is_empty() || !has_reader
+        };
+        let whole = entries().iter().map(Entry::whole);
+        let without: Vec<String> = whole.filter(has_none).map(|entry| entry.key).collect();
         assert!(without.is_empty(), "{without:?}");
         assert!(400 < entries().len(), "{}", entries().len());
     }
 
     #[test]
     fn a_key_has_its_default_its_range_and_who_obeys_it() {
-        let [qps] = of("network.routing.qps")[..] else { panic!() };
+        let entry = |key: &str| match of(key)[..] {
+            [one] => one.whole(),
+            _ => panic!("{key}"),
+        };
+        let qps = entry("network.routing.qps");
         assert_eq!((&*qps.default, &*qps.range), ("1", "from 1 to 4096"));
         assert!(qps.obeyed_by.contains(&"run on flows"), "{qps:?}");
         assert!(!qps.obeyed_by.contains(&"topo"), "{qps:?}");
-        let [min] = of("network.ecn.min")[..] else { panic!() };
+        let min = entry("network.ecn.min");
         assert_eq!(min.kinds, ["size"]);
         assert!(!min.obeyed_by.contains(&"run on flows"), "{min:?}");
         assert!(min.obeyed_by.contains(&"run on packets"), "{min:?}");
@@ -513,6 +543,17 @@ mod tests {
         }
     }
 
+    /// Each variant of a table has one word; the key that chooses has all of them.
+    #[test]
+    fn a_key_that_chooses_a_table_has_the_words_of_all() {
+        for (key, most) in [("network.congestion.control", "hpcc"), ("faults.what.kind", "flap")] {
+            let explained = run(key).unwrap();
+            let words = explained.entries[0].words.iter();
+            let words: Vec<&str> = words.map(|word| word.word.as_str()).collect();
+            assert!(2 < words.len() && words.contains(&most), "{key}: {words:?}");
+        }
+    }
+
     #[test]
     fn examples_lie_within_ranges() {
         let [tiers] = of("fabric.tiers")[..] else { panic!() };
@@ -533,7 +574,7 @@ mod tests {
     /// Some keys are obeyed on flows only where something fails.
     #[test]
     fn a_key_that_faults_make_flows_obey_says_so() {
-        let [timeout] = of("network.nic.timeout")[..] else { panic!() };
+        let timeout = of("network.nic.timeout")[0].whole();
         assert!(timeout.obeyed_by.contains(&"run on flows"), "{timeout:?}");
     }
 }

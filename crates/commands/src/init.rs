@@ -1,12 +1,14 @@
 //! `init`: a file to start from.
 
 use fabric::transport::Transport;
-use scenario::{Extent, Loaded, Problem, Request, load, preset};
+use scenario::source::Source;
+use scenario::{Engine, Extent, Loaded, Problem, Purpose, Request, load, preset};
 use serde_json::{Map, Value, json};
 use step::predict::Assumptions;
 use step::validate::{FABRIC_RULE, fabric_of, predict_row, routing_of};
 
 use crate::Failure;
+use crate::change::leaves;
 use crate::presets::unknown;
 use crate::validate::files;
 
@@ -62,27 +64,56 @@ pub fn run(name: &str, request: &Request) -> Result<String, Failure> {
 pub const OWN: &str = "own";
 
 /// A file for a cluster of one's own, with the lines that most people change; what flags have set
-/// stands in its place.
-pub fn own(request: &Request) -> Result<String, Failure> {
+/// stands in its place. A job that would not fit its GPUs' memory is cut or computed again so that
+/// it does, where flags have not set that themselves. With the file comes what `check` would say of
+/// it, and what was set.
+pub fn own(request: &Request) -> Result<(String, Vec<String>), Failure> {
     let environment = Vec::new();
     let request =
         Request { scenario: None, environment, extent: Extent::Settings, ..request.clone() };
     let mut text = preset::own().to_owned();
     let mut set = Vec::new();
     leaves("", &load(&request)?.set_by_flags(), &mut set);
-    for (key, value) in set {
-        text = with_key(&text, &key, &value)?;
+    for (key, value) in &set {
+        text = with_key(&text, key, value)?;
     }
-    Ok(text)
+    let given = |key: &str| set.iter().any(|(known, _)| known == key);
+    let mut said = Vec::new();
+    for problem in problems_of(&text) {
+        let help = problem.help.clone().unwrap_or_default();
+        let fitting = settings_that_fit(&help);
+        if fitting.is_empty() || fitting.iter().any(|(key, _)| given(key)) {
+            let help = if help.is_empty() { help } else { format!("; {help}") };
+            said.push(format!("`fatflow check` will refuse this: {problem}{help}"));
+            continue;
+        }
+        for (key, value) in &fitting {
+            text = with_key(&text, key, value)?;
+        }
+        let what = help.trim_end_matches(" would fit");
+        said.push(format!("the usual layout would not fit a GPU, so the file has {what}"));
+    }
+    Ok((text, said))
 }
 
-/// What is no table, with its dotted path.
-fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
-    let Value::Object(fields) = value else { return found.push((path.to_owned(), value.clone())) };
-    for (key, value) in fields {
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        leaves(&path, value, found);
-    }
+/// What `check` would refuse of a file.
+fn problems_of(text: &str) -> Vec<Problem> {
+    let name = "own.toml";
+    let (scenario, text) = (Some(name.to_owned()), Some(Source::new(name, text)));
+    let purpose = Purpose::Run(Engine::Flow);
+    let asked = Request { scenario, text, purpose, ..Request::default() };
+    load(&asked).err().map_or_else(Vec::new, |problems| problems.0)
+}
+
+/// The settings of a sentence such as `job.parallel.ep = 8 with job.recompute = "full" would fit`.
+fn settings_that_fit(help: &str) -> Vec<(String, Value)> {
+    let Some(settings) = help.strip_suffix(" would fit") else { return Vec::new() };
+    let read = |setting: &str| {
+        let (key, value) = setting.split_once(" = ")?;
+        let is_key = key.starts_with("job.") && !key.contains(' ');
+        is_key.then_some((key.to_owned(), serde_json::from_str(value).ok()?))
+    };
+    settings.split(" with ").map(read).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// The text of a file with this value for a key: where the key stands, or else in its table.
@@ -97,9 +128,11 @@ fn with_key(text: &str, key: &str, value: &Value) -> Result<String, Failure> {
         if let Some((name, _)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
             table = name.to_owned();
         }
-        let is_key = line.split_once('=').is_some_and(|(own, _)| own.trim() == name);
+        // A line that shows a key as a remark is where it belongs.
+        let plain = line.strip_prefix("# ").unwrap_or(line);
+        let is_key = plain.split_once('=').is_some_and(|(own, _)| own.trim() == name);
         if table == home && is_key {
-            let remark = line.split_once(" #").map_or("", |(_, remark)| remark);
+            let remark = plain.split_once(" #").map_or("", |(_, remark)| remark);
             let gap = if remark.is_empty() { "" } else { " #" };
             lines[at] = format!("{:<24}{gap}{remark}", written.trim_end()).trim_end().to_owned();
             return Ok(lines.join("\n") + "\n");
@@ -195,7 +228,32 @@ mod tests {
 
     fn asked(set: &[&str]) -> String {
         let set = set.iter().map(|text| (*text).to_owned()).collect();
-        own(&Request { set, ..Request::default() }).unwrap()
+        let (file, said) = own(&Request { set, ..Request::default() }).unwrap();
+        assert_eq!(said, [""; 0]);
+        file
+    }
+
+    /// Experts are spread where the usual layout would not fit; what flags have set stays.
+    #[test]
+    fn a_file_of_ones_own_fits_memory_and_says_what_it_set() {
+        let asked = |set: &[&str]| {
+            let set = set.iter().map(|text| (*text).to_owned()).collect();
+            own(&Request { set, ..Request::default() }).unwrap()
+        };
+        let set = ["cluster.gpu=h100-sxm", "cluster.gpus=2048", "job.model=deepseek-v3"];
+        let (file, said) = asked(&set);
+        assert_eq!(said.len(), 1, "{said:?}");
+        let set_it = said[0].starts_with("the usual layout would not fit a GPU, so the file has");
+        assert!(set_it && said[0].contains("job.parallel.ep = "), "{said:?}");
+        assert!(problems_of(&file).is_empty() && file.contains("\nep = "), "{file}");
+        let (file, said) = asked(&[&set[..], &["job.parallel.ep=1"]].concat());
+        assert!(
+            said[0].starts_with("`fatflow check` will refuse this: a GPU of stage"),
+            "{said:?}"
+        );
+        assert!(file.contains("\nep = 1 "), "{file}");
+        let (_, said) = asked(&["cluster.gpu=b200-sxm"]);
+        assert!(said[0].ends_with("; try b200"), "{said:?}");
     }
 
     /// Loaded as a file, it has nothing of a preset, nothing unused and nothing unwise.

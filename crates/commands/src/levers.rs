@@ -96,11 +96,14 @@ impl Levers<'_> {
         }
     }
 
-    /// The phase on the fabric that loses most.
+    /// The phase on the fabric that costs the step most.
     fn slowest_phase(&self) -> Option<&PhaseRow> {
-        let lost = |row: &&PhaseRow| row.slowest_s - row.alone_s;
+        let lost = |row: &PhaseRow| (row.cost_s, row.slowest_s - row.alone_s);
         let on_fabric = self.seen.phases.iter().filter(|row| row.on_fabric);
-        on_fabric.max_by(|a, b| lost(a).total_cmp(&lost(b)))
+        on_fabric.max_by(|a, b| {
+            let ((own, more), (other, much)) = (lost(a), lost(b));
+            own.total_cmp(&other).then(more.total_cmp(&much))
+        })
     }
 
     fn placement(&mut self) {

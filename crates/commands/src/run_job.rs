@@ -6,10 +6,10 @@
 //! without contention. Where something comes or goes within the step, or where somebody asks for
 //! it, the whole step is run on one clock instead ([`whole`]).
 
+use fabric::LinkId;
 use fabric::cost::{Dollars, NETWORK};
 use fabric::graph::LinkKind;
 use fabric::hardware::Gpu;
-use fabric::{Fabric, LinkId};
 use job::compute::Operands;
 use job::memory::{self, Usage};
 use scenario::Loaded;
@@ -301,6 +301,8 @@ pub struct PhaseRow {
     pub slowest_s: f64,
     /// Slowest over undisturbed.
     pub slowdown: f64,
+    /// What the step would be shorter if the groups of this phase alone met nobody.
+    pub cost_s: f64,
     /// The busiest link while it lasts, as a share of that link's rate.
     pub busiest_utilisation: f64,
     /// What that link carries.
@@ -512,7 +514,7 @@ fn report(
         exposed_communication: exposed,
         constraint: constraint(&breakdown_s),
         critical_path: told(prediction),
-        phases: prediction.phases.iter().map(|run| phase(world.fabric(), run)).collect(),
+        phases: prediction.phases.iter().map(|run| phase(world, prediction, run)).collect(),
         memory: memory_of(world),
         model: ModelFigures::of(world.job),
         reliability,
@@ -591,7 +593,9 @@ fn told(prediction: &Prediction) -> Vec<String> {
     segments.iter().map(tell).collect()
 }
 
-fn phase(fabric: &Fabric, phase: &step::network::Phase) -> PhaseRow {
+fn phase(world: &JobWorld<'_>, prediction: &Prediction, phase: &step::network::Phase) -> PhaseRow {
+    let fabric = world.fabric();
+    let own = prediction.costs.iter().find(|(key, _)| *key == phase.exchange.key());
     let seconds = phase.slowest.as_secs_f64().max(1e-12);
     let scale_out =
         |link: &LinkId| matches!(fabric.class(*link).kind, LinkKind::ScaleOut | LinkKind::Circuit);
@@ -613,6 +617,7 @@ fn phase(fabric: &Fabric, phase: &step::network::Phase) -> PhaseRow {
         alone_s: phase.alone.as_secs_f64(),
         slowest_s: phase.slowest.as_secs_f64(),
         slowdown: phase.slowdown(),
+        cost_s: own.map_or(0.0, |(_, cost)| cost.as_secs_f64()),
     }
 }
 

@@ -500,6 +500,13 @@ fn matrix(fabric: &Fabric, lines: &[Line]) -> Matrix {
 }
 
 impl Report {
+    /// The share of the bytes between NICs that rises above the leaves; nothing where there are
+    /// no bytes.
+    pub(crate) fn above_leaves(&self) -> Option<f64> {
+        let (_, all) = self.tiers.first()?;
+        Some(self.tiers.get(1).map_or(0.0, |(_, above)| above / all))
+    }
+
     /// Every connection with its bytes of one step, one row for each primitive. NICs are numbered
     /// from 0.
     pub fn transfers(&self, fabric: &Fabric) -> Table {

@@ -250,8 +250,21 @@ enum Place {
 
 /// The pieces that a text may be broken into.
 fn pieces(text: &str, place: Place) -> Vec<&str> {
-    let is_end = move |c: char| c == ' ' || (place == Place::Head && JOINTS.contains(&c));
-    text.split_inclusive(is_end).collect()
+    let is_joint = |c: char| c == ' ' || (place == Place::Head && JOINTS.contains(&c));
+    let (mut pieces, mut from) = (Vec::new(), 0);
+    for (at, c) in text.char_indices().filter(|(_, c)| is_joint(*c)) {
+        let end = at + c.len_utf8();
+        // The point of a number is no joint.
+        let is_point = c == '.' && text[end..].starts_with(|next: char| next.is_ascii_digit());
+        if !is_point {
+            pieces.push(&text[from..end]);
+            from = end;
+        }
+    }
+    if from < text.len() {
+        pieces.push(&text[from..]);
+    }
+    pieces
 }
 
 /// The text on lines of at most `width`, as far as its words allow.

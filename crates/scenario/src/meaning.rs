@@ -4,6 +4,7 @@
 //! says so with the paths of the keys concerned; here those answers are collected.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -99,7 +100,8 @@ impl Meaning {
                         meaning.check_schedule(scenario);
                         meaning.warn_of_deadlock(&fabric, scenario);
                         meaning.warn_of_idle_ports(&fabric, scenario);
-                        meaning.warn_of_misfits(&fabric, scenario);
+                        let by_tier = &written.network.transport_of_tier;
+                        meaning.warn_of_misfits(&fabric, scenario, by_tier);
                         meaning.fabric = Some(fabric);
                     }
                     Err(errors) => meaning.findings.extend(errors.into_iter().map(of_fabric)),
@@ -279,10 +281,15 @@ impl Meaning {
     }
 
     /// InfiniBand's boxes grant credits and no others do, and a card speaks what its maker says.
-    fn warn_of_misfits(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
+    /// What is spoken by tier is what was written, also where nobody obeys it.
+    fn warn_of_misfits(
+        &mut self,
+        fabric: &Fabric,
+        scenario: &ScenarioFile,
+        by_tier: &BTreeMap<String, Transport>,
+    ) {
         let ScenarioFile { network, catalogue, cluster, .. } = scenario;
-        let spoken =
-            |tier: &Tier| *network.transport_of_tier.get(&tier.name).unwrap_or(&network.transport);
+        let spoken = |tier: &Tier| *by_tier.get(&tier.name).unwrap_or(&network.transport);
         let tiers = back_end_tiers(fabric, &scenario.fabric);
         for (key, tier, _) in &tiers {
             let model = &tier.model;
@@ -485,23 +492,40 @@ fn site(scenario: &ScenarioFile, fabric: Option<&Fabric>) -> Option<Site> {
 }
 
 /// The smallest change of a job with which it fits its GPUs' memory, as settings to write: what is
-/// sharded, then what is computed again, then how far the model is cut inside a server.
+/// sharded, then what is computed again, then how far the model is cut inside a server, over the
+/// holders of its experts, over stages.
 fn fitting(config: &JobConfig, model: &Model, site: &Site, capacity: Bytes) -> Option<String> {
     let full = Recompute::Usual(Usual::Full);
     // Copies that were counted stay so many.
     let is_free = config.parallel.dp.is_none();
-    let degrees = [config.parallel.tp, site.scale_up];
-    let degrees = degrees.into_iter().filter(|tp| *tp == config.parallel.tp || is_free);
-    let tries = degrees.flat_map(|tp| {
+    let own = &config.parallel;
+    let mut degrees = vec![(own.tp, own.pp, own.ep)];
+    if is_free {
+        let experts = model.experts.map_or(1, |experts| experts.count);
+        // Whoever spreads experts spreads them over a server at least.
+        let spreads = |ep: &u64| experts.is_multiple_of(*ep) && site.scale_up.min(8) <= *ep;
+        let eps: Vec<u64> = FINER.into_iter().map(|by| own.ep * by).filter(spreads).collect();
+        let pps: Vec<u64> = FINER.into_iter().map(|by| own.pp * by).collect();
+        degrees.push((site.scale_up, own.pp, own.ep));
+        degrees.extend(eps.iter().map(|ep| (own.tp, own.pp, *ep)));
+        degrees.extend(pps.iter().map(|pp| (own.tp, *pp, own.ep)));
+        degrees.extend(eps.iter().flat_map(|ep| pps.iter().map(|pp| (own.tp, *pp, *ep))));
+    }
+    let tries = degrees.into_iter().flat_map(|degrees| {
         let shardings = [config.parallel.sharding, Sharding::Fsdp];
         let recomputes = [config.recompute.clone(), full.clone()];
-        recomputes
-            .into_iter()
-            .flat_map(move |recompute| shardings.map(|sharding| (tp, sharding, recompute.clone())))
+        recomputes.into_iter().flat_map(move |recompute| {
+            shardings.map(|sharding| (degrees, sharding, recompute.clone()))
+        })
     });
-    for (tp, sharding, recompute) in tries {
+    for ((tp, pp, ep), sharding, recompute) in tries {
+        // Sharded weights are gathered again for every microbatch of a pipeline that was cut.
+        if sharding != own.sharding && (pp, ep) != (own.pp, own.ep) {
+            continue;
+        }
         let mut tried = config.clone();
-        (tried.parallel.tp, tried.parallel.sharding) = (tp, sharding);
+        (tried.parallel.tp, tried.parallel.pp, tried.parallel.ep) = (tp, pp, ep);
+        tried.parallel.sharding = sharding;
         tried.recompute = recompute;
         let fits = job::resolve(&tried, model.clone(), site)
             .is_ok_and(|(job, _)| job::memory::check(&job, capacity).is_ok());
@@ -509,8 +533,9 @@ fn fitting(config: &JobConfig, model: &Model, site: &Site, capacity: Bytes) -> O
             continue;
         }
         let mut set = Vec::new();
-        if tp != config.parallel.tp {
-            set.push(format!("job.parallel.tp = {tp}"));
+        let degrees = [("tp", own.tp, tp), ("pp", own.pp, pp), ("ep", own.ep, ep)];
+        for (key, _, is) in degrees.into_iter().filter(|(_, was, is)| was != is) {
+            set.push(format!("job.parallel.{key} = {is}"));
         }
         if sharding != config.parallel.sharding {
             set.push(format!("job.parallel.sharding = \"{}\"", sharding.word()));
@@ -522,6 +547,9 @@ fn fitting(config: &JobConfig, model: &Model, site: &Site, capacity: Bytes) -> O
     }
     None
 }
+
+/// So many times as finely a model may be cut that does not fit.
+const FINER: [u64; 6] = [2, 4, 8, 16, 32, 64];
 
 fn of_memory(full: Overfull) -> Finding {
     let keys = ["job.parallel", "job.recompute", "job.batch", "cluster.gpu"];

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 /// The nearest of the known words, if one is near enough to be worth proposing.
 ///
 /// A word is near if few letters differ (a third of them, two at least for words of four letters
-/// and more), or if one is the beginning of the other, which is nearer than any slip. Of words as
-/// near as each other it is the shortest, and of those the last by the alphabet (`h100-sxm` before
+/// and more), or if one is the beginning of the other, which is nearer than any slip if it is the
+/// known word's, or that of a product that is known without its form (`b200-sxm`). Of words as near
+/// as each other it is the shortest, and of those the last by the alphabet (`h100-sxm` before
 /// `h100-nvl`). Case and the choice between `-` and `_` do not count.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = plain(word);
@@ -19,7 +20,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let near = known.into_iter().filter_map(|candidate| {
         let other = plain(candidate);
         let mut distance = 2 * strsim::damerau_levenshtein(&word, &other);
-        if 3 <= length && other.starts_with(&word) {
+        let is_begun = 3 <= length && other.starts_with(&word);
+        if is_begun || (is_product(&other) && word.starts_with(&format!("{other}_"))) {
             distance = distance.min(1);
         } else if 3 <= length && word.starts_with(&other) {
             distance = distance.min(allowed);
@@ -28,6 +30,11 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         near.then_some((distance, candidate.len(), Reverse(candidate)))
     });
     near.min().map(|(_, _, Reverse(candidate))| candidate)
+}
+
+/// Whether it is one word with a number in it.
+fn is_product(word: &str) -> bool {
+    !word.contains('_') && word.contains(|c: char| c.is_ascii_digit())
 }
 
 fn plain(word: &str) -> String {
@@ -59,6 +66,8 @@ mod tests {
             ("rail_optimised", Some("rail-optimized")),
             ("RAIL-OPTIMIZED", Some("rail-optimized")),
             ("H200", Some("h200-sxm")),
+            ("b200-sxm", Some("b200")),
+            ("h200-sxn", Some("h200-sxm")),
             ("temperature", None),
             ("", None),
         ];

@@ -89,6 +89,8 @@ pub struct Key<'a> {
     pub kinds: Vec<&'static str>,
     /// The words that it takes, with what each means.
     pub words: Vec<(&'a str, &'a str)>,
+    /// Of a table that a word chooses, the key of that word; nothing where the word alone will do.
+    pub tag: Option<&'a str>,
     /// Its default, where the schema has one.
     pub default: Option<&'a Json>,
     /// Other names of it.
@@ -233,7 +235,12 @@ impl Schema {
     /// tags of a table. The path leads through tables and lists.
     pub fn words(&self, path: &str) -> Vec<(&str, &str)> {
         let mut schema = &self.json;
+        let mut words = Vec::new();
         for step in path.split('.') {
+            words.clear();
+            if self.tag(&self.shapes(schema)) == Some(step) {
+                self.collect_words(schema, &mut words);
+            }
             let inner = self.shapes(schema).into_iter().find_map(|shape| match shape {
                 Shape::Table(fields) => fields.known.get(step).copied(),
                 Shape::List(list) => match self.shapes(list.get("items")?).into_iter().next()? {
@@ -245,8 +252,9 @@ impl Schema {
             let Some(inner) = inner else { return Vec::new() };
             schema = inner;
         }
-        let mut words = Vec::new();
-        self.collect_words(schema, &mut words);
+        if words.is_empty() {
+            self.collect_words(schema, &mut words);
+        }
         words
     }
 
@@ -351,6 +359,7 @@ impl Schema {
     }
 
     fn collect_keys<'a>(&'a self, schema: &'a Json, path: &str, keys: &mut Vec<Key<'a>>) {
+        let table = schema;
         // A table inside one of its own kind has nothing new to say.
         let steps: Vec<&str> = path.split('.').filter(|step| *step != "*").collect();
         if steps.split_last().is_some_and(|(last, before)| before.contains(last)) {
@@ -376,6 +385,11 @@ impl Schema {
                         let mut key = self.key(inside.clone(), variant, schema);
                         if key.about.is_empty() {
                             key.about = if tag == Some(*name) { WHICH } else { above };
+                        }
+                        // Each table has its own word; the key takes those of all of them.
+                        if tag == Some(*name) {
+                            key.words.clear();
+                            self.collect_words(table, &mut key.words);
                         }
                         keys.push(key);
                         self.collect_keys(schema, &inside, keys);
@@ -405,7 +419,9 @@ impl Schema {
         self.collect_words(schema, &mut words);
         words.dedup();
         let aliases = self.aliases(schema).collect();
-        Key { path, variant, about, kinds, words, default: schema.get("default"), aliases }
+        let is_short = self.resolve(schema).get("x-word").is_some();
+        let tag = self.tag(&self.shapes(schema)).filter(|_| !is_short);
+        Key { path, variant, about, kinds, words, tag, default: schema.get("default"), aliases }
     }
 
     /// All tables that have this key, the shallowest first.

@@ -197,6 +197,10 @@ pub struct Network<'a> {
     phases: BTreeMap<Key, Phase>,
     /// Whether phases that were run are told as if nobody had met anybody.
     undisturbed: bool,
+    /// A phase that is told so although others are not.
+    calm: Option<Key>,
+    /// Messages that began together with another phase, as they were run.
+    beside: BTreeMap<(Exchange, Exchange), Span>,
     /// By kind: a group that stands for the others.
     representatives: BTreeMap<GroupKind, Communicator>,
 }
@@ -230,6 +234,8 @@ impl<'a> Network<'a> {
             dispatch,
             phases,
             undisturbed: false,
+            calm: None,
+            beside: BTreeMap::new(),
             representatives,
         }
     }
@@ -240,9 +246,15 @@ impl<'a> Network<'a> {
         self.undisturbed = true;
     }
 
+    /// From here on this phase alone is told as if its groups had met nobody.
+    pub fn disturb_all_but(&mut self, calm: Option<Key>) {
+        self.calm = calm;
+    }
+
     /// What a phase's bytes are multiplied by if somebody meets them; else by NICs that they share.
     fn contention(&self, phase: &Phase, met: f64) -> f64 {
-        if self.undisturbed { 1.0 + phase.excess.line_rate } else { met }
+        let is_calm = self.undisturbed || self.calm == Some(phase.exchange.key());
+        if is_calm { 1.0 + phase.excess.line_rate } else { met }
     }
 
     /// The same with experts that are loaded like this.
@@ -313,8 +325,12 @@ impl<'a> Network<'a> {
     /// are set anew between them.
     pub fn along_beside(&mut self, message: Exchange, other: Exchange) -> Result<Span, Unserved> {
         let apart = self.runner.as_ref().is_none_or(|runner| runner.largest.is_some());
-        if apart || self.undisturbed || self.reset.is_some() {
+        let is_calm = [message, other].iter().any(|one| self.calm == Some(one.key()));
+        if apart || self.undisturbed || is_calm || self.reset.is_some() {
             return self.along(message);
+        }
+        if let Some(known) = self.beside.get(&(message, other)) {
+            return Ok(*known);
         }
         let mut transfers = Transfers::new();
         let ends = self.write(message, &mut transfers)?;
@@ -324,7 +340,9 @@ impl<'a> Network<'a> {
             Err(NotRun::OnlySeen) => return self.along(message),
             ran => ran.map_err(Unserved::NotRun)?,
         };
-        Ok(self.along_pipelines(&transfers, &outcome, &ends))
+        let took = self.along_pipelines(&transfers, &outcome, &ends);
+        self.beside.insert((message, other), took);
+        Ok(took)
     }
 
     /// What so many exchanges of each axis come to, by cause. Their phases must have been run.

@@ -22,7 +22,7 @@ use crate::causes::{ByAxis, Cause, Causes};
 use crate::costs::{Costing, exchange_of};
 use crate::jitter::{Jitter, Straggler};
 use crate::network::{
-    Engine, LinkSummary, Network, Phase, Repeats, Reset, Runner, Unserved, link_summary,
+    Engine, Key, LinkSummary, Network, Phase, Repeats, Reset, Runner, Unserved, link_summary,
 };
 use crate::overheads::Overheads;
 use crate::timeline::{Share, Timeline};
@@ -76,6 +76,9 @@ pub struct Prediction {
     pub phases: Vec<Phase>,
     /// How often each phase's bytes are moved in one step, as a multiple of the phase that was run.
     pub repeats: Repeats,
+    /// How much shorter the step were if the groups of one phase met nobody and all others did as
+    /// they do, the most first; phases that are not slower than alone are not among them.
+    pub costs: Vec<(Key, Span)>,
     /// How the links were used.
     pub links: LinkSummary,
     /// Why it takes as long as it does.
@@ -127,6 +130,8 @@ pub fn predict_on<'a>(
     let (even, late) = run(&input, world, assumptions);
     let breakdown = even.breakdown.with(Share::Other, late);
     let step = breakdown.total();
+    let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
+    let costs = costs(&mut costing, &input, even.length)?;
     network.disturb_nobody();
     let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
     let alone = costing.input()?;
@@ -148,6 +153,7 @@ pub fn predict_on<'a>(
         causes,
         by_cause,
         repeats,
+        costs,
         links,
         path: critical_path(&even.line),
         line: even.line,
@@ -177,6 +183,30 @@ fn network<'a>(
     Network::new(fabric, job.layout, placement, library, runner)
         .with_reset(reset)
         .with_dispatch(Dispatch::of(job, gpus_per_node))
+}
+
+/// A phase that takes more than this many times as long as alone may cost something.
+const SLOWED: f64 = 1.001;
+
+/// What each phase costs the step that contention makes longer: the step less the one in which that
+/// phase alone takes what it takes alone.
+fn costs(
+    costing: &mut Costing<'_, '_>,
+    input: &StepInput,
+    length: Span,
+) -> Result<Vec<(Key, Span)>, Unserved> {
+    let slowed = |phase: &&Phase| !phase.links.is_empty() && SLOWED < phase.slowdown();
+    let keys: Vec<Key> =
+        costing.network().phases().filter(slowed).map(|phase| phase.exchange.key()).collect();
+    let mut costs = Vec::new();
+    for key in keys {
+        costing.network().disturb_all_but(Some(key));
+        let calm = StepInput { slowdown: input.slowdown.clone(), ..costing.input()? };
+        costs.push((key, length.saturating_sub(calm.run().length)));
+    }
+    costing.network().disturb_all_but(None);
+    costs.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
+    Ok(costs)
 }
 
 /// With the named slow parts.

@@ -28,14 +28,15 @@ impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         terminal.only_text("a scenario file")?;
         let request = terminal.request(None, Purpose::Settings);
-        let text = match (&self.preset, &self.published) {
-            (_, Some(step)) => init::published(step, &request)?,
+        let (text, said) = match (&self.preset, &self.published) {
+            (_, Some(step)) => (init::published(step, &request)?, Vec::new()),
             (Some(preset), _) if preset == init::OWN => init::own(&request)?,
             (preset, _) => {
-                init::run(preset.as_deref().unwrap_or_default(), &request)?
+                (init::run(preset.as_deref().unwrap_or_default(), &request)?, Vec::new())
             }
         };
         terminal.write(&text)?;
+        said.iter().for_each(|said| terminal.remark(said));
         Ok(Ending::Done)
     }
 }

@@ -30,6 +30,7 @@ Examples:
   fatflow run my.toml --engine packet --pcap step.pcapng
   fatflow run my.toml --engine all
   fatflow run small-128 --whole
+  fatflow run small-128 --set 'faults=[{on=\"leaf 0 - spine 0\",at=\"1s\",for=\"2s\",what={kind=\"link-down\"}}]'
   fatflow run small-128 --steps 20
   fatflow run scenarios/jobs/two-jobs.toml
   fatflow run llama3-meta-roce --days 30 --seeds 1000

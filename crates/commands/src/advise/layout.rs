@@ -150,7 +150,7 @@ pub(super) fn search(
         found.join(one);
     }
     let unseen = all.len() - found.all;
-    judge.complete(loaded, skipped, &job.model, &mut found);
+    judge.complete(loaded, skipped, &job.model, (&mut found, &|| clock.is_over()));
     let SearchedLayouts { all: looked_at, legal, fit, mut scored } = found;
     let predicted = scored.len();
     scored.sort_by(|a, b| a.step_s.total_cmp(&b.step_s).then(a.name.cmp(&b.name)));
@@ -211,7 +211,7 @@ impl Judge<'_> {
         loaded: &Loaded,
         skipped: Vec<&JobConfig>,
         model: &Model,
-        found: &mut SearchedLayouts,
+        (found, is_over): (&mut SearchedLayouts, &dyn Fn() -> bool),
     ) {
         found.scored.sort_by(|a, b| a.step_s.total_cmp(&b.step_s).then(a.name.cmp(&b.name)));
         let mut best: Vec<Degrees> = Vec::new();
@@ -225,7 +225,7 @@ impl Judge<'_> {
             skipped.into_iter().filter_map(|config| Some((place(config)?, config))).collect();
         near.sort_by_key(|(place, _)| *place);
         let mut own = loaded.clone();
-        for (_, config) in near.into_iter().take(NEIGHBOURS) {
+        for (_, config) in near.into_iter().take(NEIGHBOURS).take_while(|_| !is_over()) {
             self.look(&mut own, config, model, found);
         }
     }
@@ -614,7 +614,7 @@ mod tests {
             }
         }
         let sampled = found.scored.clone();
-        judge.complete(&loaded, all.iter().collect(), &job.model, &mut found);
+        judge.complete(&loaded, all.iter().collect(), &job.model, (&mut found, &|| false));
         let step = |all: &[Scored]| all.iter().map(|one| one.step_s).fold(f64::INFINITY, f64::min);
         assert!(step(&found.scored) < step(&sampled));
         let none = |one: &Scored| one.set.iter().any(|set| set == "job.recompute=none");

@@ -68,6 +68,10 @@ impl Answer for Advice {
     }
 }
 
+/// Changes without time that are named, and how long a name may be.
+const NAMED: usize = 8;
+const LONG: usize = 40;
+
 impl Advice {
     /// What time has left out: with more of it, or on a faster machine, the advice may be another.
     fn left_out(&self) -> Option<String> {
@@ -86,7 +90,11 @@ impl Advice {
             left.push(format!("other seeds than the scenario's own of {alone} changes"));
         }
         if !self.left.is_empty() {
-            left.push(format!("{} changes ({})", self.left.len(), self.left.join("; ")));
+            // Layouts have long names, and are counted above.
+            let short = self.left.iter().filter(|name| name.len() < LONG);
+            let named: Vec<&str> = short.take(NAMED).map(String::as_str).collect();
+            let more = if named.len() < self.left.len() { " …: --json has all" } else { "" };
+            left.push(format!("{} changes ({}{more})", self.left.len(), named.join("; ")));
         }
         (!left.is_empty()).then(|| {
             format!(

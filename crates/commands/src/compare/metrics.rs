@@ -1,11 +1,12 @@
 //! The metrics of a comparison: what each is called, its unit, and how a column answers it.
 
 use fabric::cost::{ALL, Dollars, NETWORK, Part};
+use fabric::summary::Summary;
 use flowsim::analysis::LinkGroup;
 
 use super::{Column, Described, Row, Value};
 use crate::targets::Latencies;
-use crate::world::message_latency;
+use crate::world::{message_latency, slots};
 use crate::{run_job, run_traffic, traffic as wire};
 use scenario::file::Reported;
 
@@ -213,6 +214,11 @@ fn ends(dollars: Dollars) -> Option<(f64, f64)> {
     Some((dollars.low, dollars.high))
 }
 
+/// The most that a tier's links below carry over those above, with whole cables.
+pub(super) fn oversubscription_built(fabric: &Summary) -> f64 {
+    fabric.tiers.iter().map(|tier| tier.oversubscription_built).fold(1.0, f64::max)
+}
+
 const METRICS: &[Metric] = &[
     metric(SCALE, "gpus", "GPUs of the cluster", COUNT, |c| number(c.fabric.gpus as f64)),
     metric(SCALE, "job_gpus", "job's GPUs", COUNT, |c| step(c, |r| r.gpus as f64)),
@@ -232,7 +238,10 @@ const METRICS: &[Metric] = &[
         number(c.fabric.tiers.iter().map(|tier| tier.oversubscription).fold(1.0, f64::max))
     }),
     metric(FABRIC, "oversubscription_built", "oversubscription, built", ("", Form::Ratio), |c| {
-        number(c.fabric.tiers.iter().map(|tier| tier.oversubscription_built).fold(1.0, f64::max))
+        number(oversubscription_built(c.fabric))
+    }),
+    metric(FABRIC, "servers_on_leaf", "servers on a leaf", COUNT, |c| {
+        number(slots(c.loaded.fabric()).nodes_per_leaf as f64)
     }),
     metric(FABRIC, "tier_switches", "switches by tier", ("", Form::Words), |c| {
         let tiers = c.fabric.tiers.iter();
@@ -320,6 +329,9 @@ const METRICS: &[Metric] = &[
         on_wire(c, |r| r.burst.peak_to_mean)
     }),
     metric(RATES, "duty_cycle", "duty cycle", SHARE, |c| on_wire(c, |r| r.burst.duty_cycle)),
+    metric(SPREAD, "above_leaves", "bytes above the leaves", SHARE, |c| {
+        number(c.job?.1.above_leaves()?)
+    }),
     metric(SPREAD, "flows", "queue pairs", COUNT, |c| on_wire(c, |r| r.entropy.flows as f64)),
     metric(SPREAD, "entropy", "entropy over uplinks", SHARE, |c| {
         on_wire(c, |r| r.entropy.normalised)

@@ -11,7 +11,7 @@ use crate::about::About;
 use crate::run_job::BreakdownSeconds;
 
 /// What people look at first, in this order.
-const MAIN: [&str; 26] = [
+const MAIN: [&str; 28] = [
     "job_gpus",
     "step_s",
     "mfu",
@@ -21,6 +21,8 @@ const MAIN: [&str; 26] = [
     "slowdown",
     "goodput",
     "oversubscription_built",
+    "servers_on_leaf",
+    "above_leaves",
     "tier_switches",
     "cost",
     "network_cost",
@@ -57,6 +59,7 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     }
     if let Some(verdict) = &report.verdict {
         sheet = sheet.note(format!("{}.", verdict.text));
+        sheet = verdict.also.iter().fold(sheet, |sheet, also| sheet.note(format!("{also}.")));
     }
     sheet = crate::targets::show(sheet, &report.targets);
     for note in &report.notes {

@@ -5,9 +5,11 @@
 //! What is nearer to the best than that is a tie.
 
 use report::number::{between, dollars};
+use scenario::Loaded;
 use serde::Serialize;
 
 use super::{Changed, Column};
+use crate::change::{Change, Kind};
 use crate::engine::Engine;
 use crate::interval::{Class, Residuals};
 use crate::run_job::Lever;
@@ -28,6 +30,10 @@ pub struct Verdict {
     /// The column whose tokens cost the least; nothing where work or sizes differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommended: Option<String>,
+    /// What has to be known beside it: what else than the question differs, what nobody asked for,
+    /// what the answer may turn on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// What the answer may turn on: a setting that is the same in all columns and costs each of
     /// them much.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -118,7 +124,9 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
         _ if are_equal && is_same_work => "All have the same step".to_owned(),
         true => format!("{} has {goal}", best.name),
         false => {
-            let (best, ties) = (best.name, listed(&ties));
+            let all = 2 < ties.len() && ties.len() == others.len();
+            let ties = if all { "all the others".to_owned() } else { listed(&ties) };
+            let best = best.name;
             format!("A tie within the model's error: {best} has {goal}, which {ties} may have too")
         }
     };
@@ -137,7 +145,8 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
         text = format!("{why}. {text}");
     }
     let (best, tie) = (best.name.to_owned(), !ties.is_empty());
-    Some(Verdict { text, best, tie, ties, recommended, levers: Vec::new() })
+    let (also, levers) = (Vec::new(), Vec::new());
+    Some(Verdict { text, best, tie, ties, recommended, also, levers })
 }
 
 /// From this share of the step on the answer may turn on what the fabric costs.
@@ -172,21 +181,27 @@ impl Verdict {
         let Some(lever) = levers.find(is_shared).filter(|_| MUCH <= least) else { return self };
         let scenario = &first.loaded.scenario;
         let routing = &scenario.network.settings.routing;
-        let set: Vec<String> = lever.set.iter().map(|set| format!("--set '{set}'")).collect();
-        let command =
-            format!("fatflow compare {} --vary {vary} {}", first.loaded.input, set.join(" "));
+        let own = Change::new(Kind::Network, "", lever.set.clone());
+        let command = format!("fatflow compare {}", flags(&first.loaded, vary, &own));
         let pairs = if routing.qps == 1 { "queue pair" } else { "queue pairs" };
-        self.text += &format!(
-            ". With {} {pairs} and {} the fabric costs {} % of the step, and the answer may turn \
+        self.also.push(format!(
+            "With {} {pairs} and {} the fabric costs {} % of the step, and the answer may turn \
              on that: ask first with {} ({command})",
             routing.qps,
             routing.policy.name(),
             between(100.0 * least, 100.0 * most, |share| format!("{share:.0}")),
             lever.name,
-        );
-        self.levers = vec![Lever { command, ..lever.clone() }];
+        ));
+        self.levers.push(Lever { command, ..lever.clone() });
         self
     }
+}
+
+/// A scenario, what varies, and flags: those that were given, and those of a change.
+pub(super) fn flags(loaded: &Loaded, vary: &str, change: &Change) -> String {
+    let varied = vary.split('=').next().unwrap_or_default();
+    let change = change.after_flags(loaded, &[varied]);
+    format!("{} --vary {vary} {}", loaded.input, change.flags())
 }
 
 /// What somebody who pays for it would take: the column whose tokens cost the least, which weighs

@@ -20,7 +20,7 @@ pub fn reference() -> String {
             );
             page += "| --- | --- | --- | --- | --- | --- |\n";
         }
-        page += &line(entry);
+        page += &line(&entry.whole());
     }
     page += "\n## Longer examples\n";
     for entry in entries().iter().filter(|entry| entry.example.contains('\n')) {

@@ -82,6 +82,9 @@ pub struct FaultRow {
     pub at_s: f64,
     /// When it is over; none for never.
     pub until_s: Option<f64>,
+    /// How long it lasts each time, where it comes and goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub down_s: Option<f64>,
     /// Of faults that cost nothing: when what is hit carries something in the step in which the
     /// first of them comes, from, until, on the clock of `at_s`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -318,7 +321,13 @@ impl Rows<'_> {
     fn told(&self, loaded: &Loaded, restart: Option<Restart>) -> Disturbed {
         let faults = loaded.faults.all().iter().zip(&loaded.scenario.faults);
         let timed =
-            faults.filter(|(_, config)| config.comes_or_goes()).map(|(fault, _)| FaultRow {
+            faults.filter(|(_, config)| config.comes_or_goes()).map(|(fault, config)| FaultRow {
+                down_s: match config.what {
+                    FaultKind::Flap { period, down } => {
+                        Some(down.unwrap_or(period / 2).as_secs_f64())
+                    }
+                    _ => None,
+                },
                 on: fault.title(),
                 used_s: Vec::new(),
                 kind: FaultKind::name(fault.kind),
@@ -460,7 +469,8 @@ impl Disturbed {
     /// How long the longest of the outages that end lasts.
     pub(super) fn longest_outage_s(&self) -> f64 {
         let is_outage = |fault: &&FaultRow| OUTAGES.contains(&fault.kind);
-        let lasting = |fault: &FaultRow| fault.until_s.map(|until| until - fault.at_s);
+        let lasting =
+            |fault: &FaultRow| fault.down_s.or(fault.until_s.map(|until| until - fault.at_s));
         self.faults.iter().filter(is_outage).filter_map(lasting).fold(0.0, f64::max)
     }
 
@@ -489,9 +499,24 @@ impl Disturbed {
                 many => dollars(many),
             };
             let cost = span(self.cost_s);
-            let mut text = format!(
-                "Faults that come or go cost {cost}, once, {usd} of the job's machines: {named}."
-            );
+            let endless = self.faults.iter().any(|fault| fault.until_s.is_none());
+            let mut text = match (&self.steps[..], endless && self.restart.is_none()) {
+                ([steps @ .., last], true) => {
+                    let first = steps.iter().find(|step| COUNTS < step.cost_s).unwrap_or(last);
+                    format!(
+                        "Faults that do not end (`for` says how long) make the step that they hit \
+                         {} instead of {}, and cost {cost} in {} steps, {usd} of the job's \
+                         machines: {named}.",
+                        span(first.step_s),
+                        span(first.undisturbed_s),
+                        self.steps.len(),
+                    )
+                }
+                _ => format!(
+                    "Faults that come or go cost {cost}, once, {usd} of the job's machines: \
+                     {named}."
+                ),
+            };
             if self.waits_for_timer(timer_s) {
                 text += &format!(
                     " What was lost when the link died is sent again only when its queue pair's \

@@ -23,6 +23,12 @@ use crate::explain;
 use crate::levers::{self, RunFacts};
 use crate::world::{JobWorld, assumptions};
 
+/// A smaller share of the step is not worth a word.
+const LEAST: f64 = 0.0005;
+
+/// A link that carries less than this share is not worth a word.
+const BUSY: f64 = 0.01;
+
 /// Changes that are named.
 const NAMED: usize = 3;
 
@@ -107,29 +113,26 @@ impl Verdict {
         let seen = RunFacts { parts, fabric_s, phases, memory: &report.memory };
         let limit = limit(report, prediction);
         let changes = levers::levers(loaded, &seen);
-        let given = faults_of_flags(loaded);
-        let command = |change: &Change| {
+        let command = |change: &Change, but: &[&str]| {
             let engine = match engine {
                 Engine::Flow => String::new(),
                 other => format!(" --engine {}", other.name()),
             };
-            format!("fatflow run {}{engine} {}", loaded.input, change.flags())
+            let flags = change.after_flags(loaded, but).flags();
+            format!("fatflow run {}{engine} {flags}", loaded.input)
         };
         let lever = |change: &Change| Lever {
             name: change.name.clone(),
             set: change.set.clone(),
             why: change.why.clone(),
             most_s: change.most_s,
-            command: command(change),
+            // What it gains is told of the step without faults.
+            command: command(change, &["faults"]),
         };
         let named = levers::different(&changes, NAMED);
         let remedies = report.remedies(loaded);
-        let remedies = remedies.iter().map(|change| {
-            let is_own = change.touches("faults");
-            let set = given.iter().filter(|_| !is_own).chain(&change.set).cloned();
-            let tried = Change { set: set.collect(), ..change.clone() };
-            Lever { command: command(&tried), ..lever(change) }
-        });
+        let remedies =
+            remedies.iter().map(|change| Lever { command: command(change, &[]), ..lever(change) });
         let levers = remedies.chain(named.into_iter().map(lever)).collect();
         let exposed_s = exposed_on_fabric(parts, &report.phases);
         let verdict =
@@ -255,12 +258,6 @@ impl Verdict {
     }
 }
 
-/// Faults that flags have set, as a flag: what makes them cost less is tried on them.
-fn faults_of_flags(loaded: &Loaded) -> Option<String> {
-    let faults = explain::toml(loaded.set_by_flags().get("faults")?)?;
-    Some(format!("faults={faults}"))
-}
-
 /// Communication that nothing hides of the axes that have something on the fabric.
 fn exposed_on_fabric(parts: &BreakdownSeconds, phases: &[PhaseRow]) -> Option<f64> {
     let axes =
@@ -331,24 +328,35 @@ fn second_cable(scenario: &ScenarioFile) -> Option<String> {
     Some(format!("faults={}", explain::toml(&json)?))
 }
 
-/// What limits: the largest part besides computation, and the phase that loses most.
+/// What limits: the largest part, the largest besides computation, and on the fabric the phase that
+/// costs most.
 fn limit(report: &Report, prediction: &Prediction) -> String {
-    let lost = |phase: &&step::network::Phase| {
-        let repeats = prediction.repeats.get(&phase.exchange.key()).copied().unwrap_or(0.0);
-        repeats * (phase.slowest.as_secs_f64() - phase.alone.as_secs_f64())
-    };
+    let parts = &report.breakdown_s;
     let mut text = report.constraint.clone();
-    let on_fabric = prediction.phases.iter().filter(|phase| !phase.links.is_empty());
-    let worst = on_fabric.max_by(|a, b| lost(a).total_cmp(&lost(b)));
-    if let Some(phase) = worst.filter(|phase| SLOWED < phase.slowdown()) {
-        let (whose, what) = (words(phase.exchange.kind), phase.exchange.collective.name());
-        text += &format!(
-            "; on the fabric the {whose} {what}, {:.2} times as long as undisturbed",
-            phase.slowdown()
-        );
-        if let Some(worst) = report.worst_links.first() {
-            text += &format!(" (busiest link: {}, {:.0} %)", worst.link, 100.0 * worst.utilisation);
-        }
+    let longest = parts.named().iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
+    if parts.compute == longest && parts.compute < parts.total() {
+        let share = 100.0 * parts.compute / parts.total();
+        text = format!("computation ({share:.1} %), then {text}");
+    }
+    let Some((key, cost)) = prediction.costs.first() else { return text };
+    let told = |phase: &&step::network::Phase| phase.exchange.key() == *key;
+    let phase = prediction.phases.iter().find(told);
+    let is_much = LEAST * prediction.line.length().as_secs_f64() < cost.as_secs_f64();
+    let Some(phase) = phase.filter(|_| is_much) else { return text };
+    let (whose, what) = (words(phase.exchange.kind), phase.exchange.collective.name());
+    text += &format!(
+        "; on the fabric most by the {whose} {what}, {:.2} times as long as undisturbed",
+        phase.slowdown()
+    );
+    // One clock has no phases that could be left out one by one.
+    if report.whole.is_none() {
+        text += &format!(", which costs {cost:.3}");
+    }
+    let uses = |worst: &&step::network::WorstLink| {
+        0 < phase.links[worst.link].bytes && BUSY < worst.utilisation
+    };
+    if let Some(worst) = prediction.links.worst.iter().find(uses) {
+        text += &format!(" (busiest link: {}, {:.0} %)", worst.name, 100.0 * worst.utilisation);
     }
     text
 }

@@ -76,6 +76,14 @@ pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     if let Some(longer) = longer.min_by_key(|other| (other.len(), Reverse(**other))) {
         return Some(longer);
     }
+    // A product that is known without its form: `b200-sxm`.
+    let is_product = |other: &&str| {
+        let rest = name.to_lowercase().strip_prefix(*other).map(str::to_owned);
+        other.contains(|c: char| c.is_ascii_digit()) && rest.is_some_and(|it| it.starts_with('-'))
+    };
+    if let Some(product) = known.iter().copied().filter(is_product).max_by_key(|it| it.len()) {
+        return Some(product);
+    }
     let scored = known.iter().map(|other| (edits(name, other), *other));
     let (distance, best) = scored.min()?;
     (distance <= name.chars().count().max(3) / 2).then_some(best)
@@ -108,7 +116,9 @@ mod tests {
         assert_eq!(nearest("conectx-7", &known), Some("connectx-7"));
         assert_eq!(nearest("Thor-2", &known), Some("thor2"));
         assert_eq!(nearest("connectx", &known), Some("connectx-7"));
+        assert_eq!(nearest("h100", &["h100-nvl", "h100-pcie", "h100-sxm"]), Some("h100-sxm"));
         assert_eq!(nearest("pollara", &known), None);
+        assert_eq!(nearest("B200-sxm", &["b200", "h200-sxm"]), Some("b200"));
         assert_eq!(edits("kitten", "sitting"), 3);
     }
 }

@@ -40,6 +40,9 @@ const ONCE = ["from", "for"];
 const AGAIN = [...ONCE, "every", "down for"];
 const ANOTHER = "another …";
 
+// On a phone it opens below the screen.
+const intoView = (form) => form?.scrollIntoView({ block: "nearest" });
+
 /** What if a link flaps: which, when and how often, before it is run. */
 export const Flap = ({ values, run }) => {
   const [flap, setFlap] = useState(FLAP);
@@ -58,7 +61,7 @@ export const Flap = ({ values, run }) => {
     setWrong((await run(isAgain ? `${flap.on} flaps` : `${flap.on} is down once`, written([...(isAlone ? [] : own), fault]))) ?? []);
   };
   return (
-    <form class="fault" id="flap" onSubmit={submit}>
+    <form class="fault" id="flap" onSubmit={submit} ref={intoView}>
       <label class="field wide"><span>which link</span>
         {isOther ? <input name="on" value={flap.on} placeholder="leaf 5 - spine 1" onInput={change("on")} />
           : <select name="on" value={flap.on} onChange={(event) => { if (event.target.value === ANOTHER) setOther(true); else change("on")(event); }}>
