@@ -24,7 +24,7 @@ use std::time::Duration;
 use fabric::Fabric;
 use fabric::fault::Faults;
 use traffic::{OpKind, OpTimes, Outcome, Transfers};
-use units::{Id, Time};
+use units::{Id, Room, Time};
 
 use crate::build::build;
 use crate::exchange::Mail;
@@ -56,11 +56,14 @@ struct Order<'a> {
     transfers: &'a Transfers,
     settings: &'a Settings,
     faults: &'a Faults,
+    room: &'a Room,
 }
 
 impl<'a> Order<'a> {
     fn build(self) -> Result<Simulation<'a>, Refusal> {
-        build(self.fabric, self.transfers, self.settings, self.faults)
+        let mut built = build(self.fabric, self.transfers, self.settings, self.faults)?;
+        built.stay_within(self.room);
+        Ok(built)
     }
 }
 
@@ -68,11 +71,11 @@ impl<'a> Order<'a> {
 pub(crate) fn run(
     fabric: &Fabric,
     transfers: &Transfers,
-    settings: &Settings,
-    faults: &Faults,
+    (settings, faults): (&Settings, &Faults),
+    room: &Room,
     watch: &mut Watch<'_>,
 ) -> Result<Outcome, Refusal> {
-    let order = Order { fabric, transfers, settings, faults };
+    let order = Order { fabric, transfers, settings, faults, room };
     let mut simulation = order.build()?;
     watch.threads = watch.threads.max(1);
     let division = match divide(&simulation, watch.cores) {
