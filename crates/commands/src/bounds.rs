@@ -19,7 +19,7 @@ use crate::packets::LONGEST_S;
 const LASTS_S: f64 = 6.0 * LONGEST_S;
 
 /// Looking at the machine costs some 50 us: no sooner again than after so many seconds.
-const LOOK_EVERY_S: f64 = 0.02;
+const LOOK_EVERY_S: f64 = 0.01;
 
 /// What a run would take, in words, if that is too much.
 pub fn refusal(cost: Cost) -> Option<String> {
@@ -39,15 +39,26 @@ pub struct Bounds {
     clock: ThreadMeter,
     /// Seconds of a processor.
     lasts_s: f64,
-    /// When somebody last looked at the machine.
+    /// When somebody last looked at the machine, and how much was left.
     looked_s: Cell<f64>,
+    left: Cell<u64>,
+    /// The most that was taken between two looks; nothing if what is taken is asked for.
+    taken: Option<Cell<u64>>,
 }
 
 impl Bounds {
-    /// From now on; for whoever is patient, without a bound of time.
+    /// From now on, for a run that asks before it takes much; for whoever is patient, without a
+    /// bound of time.
     pub fn new(is_patient: bool) -> Self {
         let lasts_s = if is_patient { f64::INFINITY } else { LASTS_S };
-        Self { clock: ThreadMeter::start(), lasts_s, looked_s: Cell::new(f64::NEG_INFINITY) }
+        let (clock, looked_s) = (ThreadMeter::start(), Cell::new(f64::NEG_INFINITY));
+        Self { clock, lasts_s, looked_s, left: Cell::new(0), taken: None }
+    }
+
+    /// The same for a run that does not ask. Lists double, so what it takes between two looks may
+    /// be twice of what it took before.
+    pub fn of_unasked(is_patient: bool) -> Self {
+        Self { taken: Some(Cell::new(0)), ..Self::new(is_patient) }
     }
 
     /// How many bytes are left, if somebody looked, or why the run must end.
@@ -58,7 +69,24 @@ impl Bounds {
         }
         self.looked_s.set(now_s);
         self.allow_time(self.clock.cpu_s())?;
-        meter::left_to_a_run().map_or(Ok(None), |left| enough(&left).map(Some))
+        meter::left_to_a_run().map_or(Ok(None), |left| self.enough(&left).map(Some))
+    }
+
+    /// What of it a run can have, beside what it needs to end in order.
+    fn enough(&self, left: &Left) -> Result<u64, String> {
+        let mut reserve = left.reserve;
+        if let Some(taken) = self.taken.as_ref().filter(|_| left.aborts) {
+            taken.set(taken.get().max(self.left.get().saturating_sub(left.bytes)));
+            reserve = reserve.saturating_add(taken.get().saturating_mul(2));
+        }
+        self.left.set(left.bytes);
+        match left.bytes.saturating_sub(reserve) {
+            0 => Err(format!(
+                "there is too little memory for more of it ({left}); give it more, or make what \
+                 is run smaller"
+            )),
+            bytes => Ok(bytes),
+        }
     }
 
     fn allow_time(&self, cpu_s: f64) -> Result<(), String> {
@@ -70,16 +98,6 @@ impl Bounds {
             "it has taken {lasts} seconds of a processor, and was to take {LONGEST_S} at most; \
              --force lets it go on for as long as it takes"
         ))
-    }
-}
-
-/// What of it a run can have, beside what it needs to end in order.
-fn enough(left: &Left) -> Result<u64, String> {
-    match left.bytes.saturating_sub(left.reserve) {
-        0 => Err(format!(
-            "there is no memory for more of it ({left}); give it more, or make what is run smaller"
-        )),
-        bytes => Ok(bytes),
     }
 }
 
@@ -113,8 +131,23 @@ mod tests {
             let large = refusal(Cost { seconds: 1.0, memory: 1 << 60 }).unwrap();
             assert!(large.starts_with("about 1s and 1.0EiB of memory (there are "), "{large}");
         }
-        let left = Left { bytes: 10 << 20, of: "for a test", reserve: 10 << 20 };
-        assert!(enough(&left).unwrap_err().contains("(there are 10.0MiB for a test)"));
-        assert_eq!(enough(&Left { reserve: 1, ..left }), Ok((10 << 20) - 1));
+    }
+
+    #[test]
+    fn something_is_left_for_the_end_and_for_lists_that_double() {
+        let (of, mib) = ("for a test", 1 << 20);
+        let left = |bytes| Left { bytes: bytes * mib, of, reserve: 10 * mib, aborts: true };
+        let asks = Bounds::new(false);
+        assert_eq!(asks.enough(&left(50)), Ok(40 * mib));
+        assert_eq!(asks.enough(&left(11)), Ok(mib));
+        assert!(asks.enough(&left(10)).unwrap_err().contains("(there are 10.0MiB for a test)"));
+        let grows = Bounds::of_unasked(false);
+        assert_eq!(grows.enough(&left(100)), Ok(90 * mib));
+        // It took 20, and may take 40 next.
+        assert_eq!(grows.enough(&left(80)), Ok(30 * mib));
+        assert_eq!(grows.enough(&left(70)), Ok(20 * mib));
+        assert!(grows.enough(&left(50)).is_err());
+        // Where nothing is aborted the reserve is enough.
+        assert_eq!(grows.enough(&Left { aborts: false, ..left(20) }), Ok(10 * mib));
     }
 }

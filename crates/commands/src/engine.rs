@@ -270,7 +270,7 @@ pub fn run_on(
     transfers: &Transfers,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Outcome, NotRun> {
-    let bounds = Bounds::new(watch.is_patient);
+    let bounds = Bounds::of_unasked(watch.is_patient);
     let bound = || bounds.left();
     let outcome = match engine {
         Engine::Analytic => {
@@ -397,7 +397,7 @@ pub fn observe<'a>(
             let mut settings = flow_settings(loaded);
             settings.flow.points =
                 options.map_or(settings.flow.points, |options| options.points(fabric));
-            let (stop, bounds) = (watch.interrupt, Bounds::new(watch.is_patient));
+            let (stop, bounds) = (watch.interrupt, Bounds::of_unasked(watch.is_patient));
             let bound = || bounds.left();
             let ran = flowsim::simulate_until(fabric, transfers, &settings, stop, Some(&bound));
             let mut run = ran.map_err(NotRun::Refused)?;

@@ -75,6 +75,8 @@ pub struct Left {
     /// So many of them a run leaves, to end in order: who finds none of its address space is ended
     /// by an abort, of a group's memory by a signal, and a machine that has none helps nobody.
     pub reserve: u64,
+    /// Who takes more is ended at once, without a word.
+    pub aborts: bool,
 }
 
 impl fmt::Display for Left {
@@ -112,7 +114,7 @@ fn of_machine(kinds: &[&str]) -> Option<Left> {
     let about = std::fs::read_to_string("/proc/meminfo").ok()?;
     // Systems without swap may not name it; of the first there is always something.
     let bytes = kinds.iter().filter_map(|kind| kilobytes(&about, kind)).reduce(u64::saturating_add);
-    Some(Left { bytes: bytes?, of: "on this machine", reserve: 64 << 20 })
+    Some(Left { bytes: bytes?, of: "on this machine", reserve: 64 << 20, aborts: false })
 }
 
 /// What a line of a list of kilobytes says, in bytes.
@@ -140,7 +142,7 @@ fn within_limits(limits: &str, status: &str) -> Vec<Left> {
         let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
         let bytes = limit.saturating_sub(kilobytes(status, used)?);
         // Threads and allocators take address space by tens of megabytes.
-        Some(Left { bytes, of, reserve: (limit / 16).min(64 << 20) })
+        Some(Left { bytes, of, reserve: (limit / 16).min(64 << 20), aborts: true })
     };
     kinds.into_iter().filter_map(left).collect()
 }
@@ -177,6 +179,7 @@ fn within_groups(groups: &str, root: &Path, read: &dyn Fn(&Path) -> Option<Strin
                 bytes: most.saturating_sub(used.saturating_sub(of_files)),
                 of: "of memory in its control group",
                 reserve: (most / 16).min(64 << 20),
+                aborts: true,
             });
         }
     }
@@ -194,7 +197,7 @@ mod tests {
                       Max data size             unlimited            unlimited            bytes\n\
                       Max address space         1073741824           unlimited            bytes\n";
         let of = "of address space (`ulimit -v`)";
-        let expected = Left { bytes: (1 << 30) - (100 << 20), of, reserve: 64 << 20 };
+        let expected = Left { bytes: (1 << 30) - (100 << 20), of, reserve: 64 << 20, aborts: true };
         assert_eq!(within_limits(limits, status), [expected.clone()]);
         assert_eq!(expected.to_string(), "there are 924.0MiB of address space (`ulimit -v`)");
         let limits = "Max data size  20971520  unlimited  bytes\n";

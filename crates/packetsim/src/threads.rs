@@ -92,6 +92,13 @@ pub(crate) fn run(
         }
         simulation = order.build()?;
     }
+    // Each part has a network of its own.
+    let needed =
+        crate::bound::built_memory(fabric, transfers).saturating_mul(division.parts as u64);
+    if room.left() < needed {
+        watch.why_one_thread = Some("there is no memory for several parts of it");
+        return Ok(simulation.run(watch));
+    }
     if let Some(outcome) = run_parts(simulation, order, &division, watch) {
         watch.threads = watch.threads.max(division.parts);
         return Ok(outcome);

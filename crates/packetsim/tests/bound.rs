@@ -42,7 +42,7 @@ fn shift(fabric: &Fabric) -> Transfers {
     transfers
 }
 
-fn settings(threads: u16) -> Settings {
+fn settings(threads: u32) -> Settings {
     let congestion = CcConfig::None(none::Config {});
     let mut settings = Settings { congestion, ..Settings::default() };
     settings.packet.threads = Some(threads);
@@ -80,7 +80,7 @@ fn a_bound_that_is_wide_changes_nothing() {
     for threads in [1, 2] {
         let free = run(&fabric, &transfers, &settings(threads)).unwrap();
         let (held, used) = bounded(&settings(threads), || Ok(Some(1 << 40)));
-        assert_eq!((held.unwrap().digest, used), (free.digest, usize::from(threads)));
+        assert_eq!((held.unwrap().digest, used), (free.digest, threads as usize));
     }
 }
 
@@ -115,7 +115,6 @@ fn what_cannot_even_begin_is_refused() {
     let fabric = fabric();
     let mut watch = Watch { bound: Some(Box::new(|| Ok(Some(1_000)))), ..Watch::default() };
     let (faults, measure) = Default::default();
-    let ran =
-        run_measured(&fabric, &shift(&fabric), &settings(1), &faults, &measure, &mut watch);
+    let ran = run_measured(&fabric, &shift(&fabric), &settings(1), &faults, &measure, &mut watch);
     assert!(matches!(ran, Err(Refusal::BeyondBound { reached: None, .. })));
 }
