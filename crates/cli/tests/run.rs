@@ -198,6 +198,40 @@ fn a_limit_of_memory_ends_a_run_with_a_sentence() {
     }
 }
 
+/// The same for flows and closed forms: with too little they are refused, or ended while they open
+/// their queue pairs; with enough they run.
+#[test]
+#[cfg(unix)]
+fn a_limit_of_memory_ends_flows_and_closed_forms_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = "[cluster]\ngpus = 16384\ngpus_per_node = 1\nnics_per_node = 1\n\
+                    [fabric]\ntiers = 3\n\
+                    [traffic]\npattern = \"random\"\ncount = 200000\nbytes = \"64KiB\"\n";
+    fs::write(folder.path().join("my.toml"), scenario).unwrap();
+    let mut ended = 0;
+    for engine in ["analytic", "flow"] {
+        for kilobytes in [140_000, 180_000, 240_000, 320_000, 1_000_000] {
+            let line = format!(
+                "ulimit -v {kilobytes}; exec \"$0\" run my.toml --engine {engine} --force --json"
+            );
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &line, env!("CARGO_BIN_EXE_fatflow")]).current_dir(folder.path());
+            let output = shell.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            match output.status.code() {
+                Some(0) => {}
+                Some(1) if kilobytes < 1_000_000 => {
+                    let answer = String::from_utf8_lossy(&output.stdout);
+                    assert!(format!("{said}{answer}").contains("the run was ended"), "{said}");
+                    ended += 1;
+                }
+                other => panic!("{engine} with {kilobytes}: {other:?}: {said}"),
+            }
+        }
+    }
+    assert!(0 < ended);
+}
+
 /// By how much the makespan of long transfers without congestion control differs from engine to
 /// engine: on packets that are never paused from flows, and on those that are from those.
 fn differences(fabric: &str, hosts: usize) -> [f64; 2] {

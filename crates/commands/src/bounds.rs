@@ -42,8 +42,10 @@ pub struct Bounds {
     /// When somebody last looked at the machine, and how much was left.
     looked_s: Cell<f64>,
     left: Cell<u64>,
-    /// The most that was taken between two looks; nothing if what is taken is asked for.
+    /// The most that was taken between two looks, after the first two: what is set up in between
+    /// takes its memory once. Nothing if what is taken is asked for.
     taken: Option<Cell<u64>>,
+    looks: Cell<u32>,
 }
 
 impl Bounds {
@@ -52,7 +54,8 @@ impl Bounds {
     pub fn new(is_patient: bool) -> Self {
         let lasts_s = if is_patient { f64::INFINITY } else { LASTS_S };
         let (clock, looked_s) = (ThreadMeter::start(), Cell::new(f64::NEG_INFINITY));
-        Self { clock, lasts_s, looked_s, left: Cell::new(0), taken: None }
+        let (left, looks) = (Cell::new(0), Cell::new(0));
+        Self { clock, lasts_s, looked_s, left, taken: None, looks }
     }
 
     /// The same for a run that does not ask. Lists double, so what it takes between two looks may
@@ -76,10 +79,13 @@ impl Bounds {
     fn enough(&self, left: &Left) -> Result<u64, String> {
         let mut reserve = left.reserve;
         if let Some(taken) = self.taken.as_ref().filter(|_| left.aborts) {
-            taken.set(taken.get().max(self.left.get().saturating_sub(left.bytes)));
+            if 2 <= self.looks.get() {
+                taken.set(taken.get().max(self.left.get().saturating_sub(left.bytes)));
+            }
             reserve = reserve.saturating_add(taken.get().saturating_mul(2));
         }
         self.left.set(left.bytes);
+        self.looks.set(self.looks.get().saturating_add(1));
         match left.bytes.saturating_sub(reserve) {
             0 => Err(format!(
                 "there is too little memory for more of it ({left}); give it more, or make what \
@@ -142,6 +148,7 @@ mod tests {
         assert_eq!(asks.enough(&left(11)), Ok(mib));
         assert!(asks.enough(&left(10)).unwrap_err().contains("(there are 10.0MiB for a test)"));
         let grows = Bounds::of_unasked(false);
+        assert_eq!(grows.enough(&left(500)), Ok(490 * mib));
         assert_eq!(grows.enough(&left(100)), Ok(90 * mib));
         // It took 20, and may take 40 next.
         assert_eq!(grows.enough(&left(80)), Ok(30 * mib));

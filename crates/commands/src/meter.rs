@@ -142,7 +142,7 @@ fn within_limits(limits: &str, status: &str) -> Vec<Left> {
         let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
         let bytes = limit.saturating_sub(kilobytes(status, used)?);
         // Threads and allocators take address space by tens of megabytes.
-        Some(Left { bytes, of, reserve: (limit / 16).min(64 << 20), aborts: true })
+        Some(Left { bytes, of, reserve: (limit / 32).clamp(8 << 20, 32 << 20), aborts: true })
     };
     kinds.into_iter().filter_map(left).collect()
 }
@@ -178,7 +178,7 @@ fn within_groups(groups: &str, root: &Path, read: &dyn Fn(&Path) -> Option<Strin
             all.push(Left {
                 bytes: most.saturating_sub(used.saturating_sub(of_files)),
                 of: "of memory in its control group",
-                reserve: (most / 16).min(64 << 20),
+                reserve: (most / 32).clamp(8 << 20, 32 << 20),
                 aborts: true,
             });
         }
@@ -197,7 +197,7 @@ mod tests {
                       Max data size             unlimited            unlimited            bytes\n\
                       Max address space         1073741824           unlimited            bytes\n";
         let of = "of address space (`ulimit -v`)";
-        let expected = Left { bytes: (1 << 30) - (100 << 20), of, reserve: 64 << 20, aborts: true };
+        let expected = Left { bytes: (1 << 30) - (100 << 20), of, reserve: 32 << 20, aborts: true };
         assert_eq!(within_limits(limits, status), [expected.clone()]);
         assert_eq!(expected.to_string(), "there are 924.0MiB of address space (`ulimit -v`)");
         let limits = "Max data size  20971520  unlimited  bytes\n";

@@ -12,6 +12,7 @@ use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Re
 use units::{Bound, Bytes, Id, IdVec, Span, Time};
 
 use crate::capacity;
+use crate::estimate::{allow_beginning, built_memory};
 use crate::paths::{Lay, Paths};
 use crate::settings::Settings;
 
@@ -30,6 +31,7 @@ pub fn run_within(
     settings: &Settings,
     bound: Option<Bound<'_>>,
 ) -> Result<Outcome, String> {
+    allow_beginning(bound, built_memory(fabric, transfers, 100))?;
     let health = capacity::health(fabric, &settings.faults, Time::ZERO);
     let loads = nic_loads(fabric, transfers, &settings.routing, settings.wire.packet);
     let capacities = capacity::capacities(fabric, &health, settings, &loads, Time::ZERO);

@@ -194,8 +194,7 @@ pub fn simulate_until<'a>(
     stop: Option<&AtomicBool>,
     bound: Option<Bound<'_>>,
 ) -> Result<Run<'a>, String> {
-    let began = |why: String| format!("the run was ended as it began: {why}");
-    bound.map_or(Ok(None), |bound| bound()).map_err(began)?;
+    estimate::allow_beginning(bound, estimate::built_memory(fabric, transfers, 250))?;
     let mut simulation = Simulation::new(fabric, transfers, settings);
     (simulation.stop, simulation.bound) = (stop, bound);
     simulation.run_within()

@@ -313,6 +313,8 @@ fn a_run_is_held_to_its_bound() {
     }
     let text = flows(&|| Err("not today".to_owned())).unwrap_err();
     assert_eq!(text, "the run was ended as it began: not today");
+    let text = flows(&|| Ok(Some(1_000))).unwrap_err();
+    assert!(text.contains("as it began: its links and operations need "), "{text}");
 }
 
 /// Property: messages that are listed and sent by one operation take as long as each by its own
