@@ -69,8 +69,8 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
     // A port, a wire of 64 packets and dice; a queue pair with both halves and both paths.
     let pairs = network.keys.len() as u64 * 900 + (4 << 20);
     let ports = |links: usize| links as u64 * (256 + 64 * 20 + 96);
-    // Long cables hold more packets. A ring has up to twice the places, and so has the list in which
-    // all rings lie.
+    // Long cables hold more packets. A ring has up to twice the places, and so has the list in
+    // which all rings lie.
     let held = |link: LinkId| {
         let class = fabric.class(link);
         let full = class.rate.bytes_per_s() * class.delay.as_secs_f64();
