@@ -17,6 +17,8 @@ mkdir -p "$out"
 git worktree add --quiet --detach "$out/tree" HEAD
 trap 'git worktree remove --force "$out/tree"' EXIT
 cd "$out/tree"
+# Kept for the next shard, and apart from other builds, which have other profiles.
+export CARGO_TARGET_DIR="$out-built"
 # Little optimisation, and none of the exceptions for single crates: builds count here.
 sed -i '/^\[profile.dev.package/,/^$/d; /^\[profile.dev\]/,/^$/s/^debug.*/debug = false/' Cargo.toml
 # Modules that a macro declares are not found by cargo-mutants.

@@ -163,6 +163,75 @@ fn an_interrupted_run_tells_what_it_knows() {
     assert!(result["findings"][0].as_str().unwrap().contains("stopped"), "{result}");
 }
 
+/// What a process may have of address space holds for its runs: they are refused before they begin,
+/// or, by who insists, ended with a sentence. They are not aborted.
+#[test]
+#[cfg(unix)]
+fn a_limit_of_memory_ends_a_run_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    // Cables hold a hundred thousand packets each.
+    let cable = "{ rate = \"400Gbps\", length = \"500km\" }";
+    let links = format!("k = 4\nlinks = [{cable}, {cable}, {cable}]");
+    let traffic = TRAFFIC.replace("k = 4", &links);
+    let rest = "bytes = \"2GiB\"\n[network.congestion]\ncontrol = \"none\"\n";
+    fs::write(folder.path().join("my.toml"), format!("{traffic}{rest}")).unwrap();
+    let limited = |kilobytes: u32, arguments: &str| {
+        let line = format!("ulimit -v {kilobytes}; exec \"$0\" run my.toml {arguments}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line, env!("CARGO_BIN_EXE_fatflow")]).current_dir(folder.path());
+        let output = shell.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{kilobytes} {arguments}: {said}");
+        said
+    };
+    let said = limited(200_000, "--engine packet --threads 1");
+    assert!(said.contains("of address space (`ulimit -v`)"), "{said}");
+    assert!(said.contains("of memory (there are "), "{said}");
+    for (kilobytes, threads) in [(250_000, 1), (350_000, 1), (450_000, 2)] {
+        let how = format!("--engine packet --threads {threads} --force");
+        let said = limited(kilobytes, &how);
+        assert!(said.contains("the run was ended at "), "{kilobytes}: {said}");
+        assert!(
+            said.contains("more memory") || said.contains("too little memory for more"),
+            "{said}"
+        );
+    }
+}
+
+/// The same for flows and closed forms: with too little they are refused, or ended while they open
+/// their queue pairs; with enough they run.
+#[test]
+#[cfg(unix)]
+fn a_limit_of_memory_ends_flows_and_closed_forms_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = "[cluster]\ngpus = 16384\ngpus_per_node = 1\nnics_per_node = 1\n\
+                    [fabric]\ntiers = 3\n\
+                    [traffic]\npattern = \"random\"\ncount = 200000\nbytes = \"64KiB\"\n";
+    fs::write(folder.path().join("my.toml"), scenario).unwrap();
+    let mut ended = 0;
+    for engine in ["analytic", "flow"] {
+        for kilobytes in [140_000, 180_000, 240_000, 320_000, 1_000_000] {
+            let line = format!(
+                "ulimit -v {kilobytes}; exec \"$0\" run my.toml --engine {engine} --force --json"
+            );
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &line, env!("CARGO_BIN_EXE_fatflow")]).current_dir(folder.path());
+            let output = shell.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            match output.status.code() {
+                Some(0) => {}
+                Some(1) if kilobytes < 1_000_000 => {
+                    let answer = String::from_utf8_lossy(&output.stdout);
+                    assert!(format!("{said}{answer}").contains("the run was ended"), "{said}");
+                    ended += 1;
+                }
+                other => panic!("{engine} with {kilobytes}: {other:?}: {said}"),
+            }
+        }
+    }
+    assert!(0 < ended);
+}
+
 /// By how much the makespan of long transfers without congestion control differs from engine to
 /// engine: on packets that are never paused from flows, and on those that are from those.
 fn differences(fabric: &str, hosts: usize) -> [f64; 2] {

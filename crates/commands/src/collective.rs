@@ -225,6 +225,7 @@ fn ran(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Ran, Failure> {
     let Options { engine, patience, sizes, gpus, iterations, .. } = *options;
+    patience.tell(watch);
     let fabric = loaded.fabric();
     let gpus = taking_part(gpus, fabric.gpus())?;
     if iterations != 1 && !engine.has_contention() {
@@ -313,7 +314,7 @@ fn row(
         let mut transfers = Transfers::new();
         let label = transfers.label(collective.name());
         let (detail, weights) = (engine.detail(), &[][..]);
-        let operations = engine::most_operations(engine, patience);
+        let operations = patience.most_operations();
         let limit = Limit { operations, copies: iterations.into() };
         let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
         let mut group = Group::new(communicator.clone());

@@ -24,14 +24,10 @@ use traffic::nccl::{self, Architecture, Plugin};
 use traffic::{NotRun, Outcome, Transfers, Window};
 use units::{Bytes, Rate, Span, Time};
 
+use crate::bounds::{self, Bounds};
 use crate::failure::Failure;
-use crate::packets::{Budget, LONGEST_S, Patience};
+use crate::packets::{Budget, Patience};
 use crate::series::{self, Series};
-
-/// The most operations that collectives may be written out to for an engine.
-pub fn most_operations(engine: Engine, patience: Patience) -> usize {
-    if engine.moves_packets() { patience.most_operations() } else { usize::MAX }
-}
 
 /// Refuses to measure over time what an engine does not know.
 pub fn refuse_series(engine: Engine, options: &series::Options) -> Result<(), Failure> {
@@ -194,13 +190,12 @@ pub fn estimate(
     budget: &mut Budget,
 ) -> Result<u64, Failure> {
     match engine {
-        Engine::Analytic => Ok(0),
         Engine::Packet => {
             let estimate = budget.check(loaded.fabric(), transfers, &loaded.settings())?;
             Ok(estimate.events)
         }
-        Engine::Flow => match budget.patience() {
-            Patience::Usual => refuse_slow_flows(loaded, transfers).map(|()| 0),
+        Engine::Analytic | Engine::Flow => match budget.patience() {
+            Patience::Usual => refuse_slow(loaded, engine, transfers).map(|()| 0),
             Patience::Endless => Ok(0),
         },
     }
@@ -231,10 +226,14 @@ impl Cost {
     }
 }
 
-/// What a run will cost; closed forms cost nothing.
+/// What a run will cost.
 pub fn cost(loaded: &Loaded, fabric: &Fabric, engine: Engine, transfers: &Transfers) -> Cost {
     match engine {
-        Engine::Analytic => Cost::default(),
+        Engine::Analytic => {
+            let estimate = flowsim::estimate::of_closed_forms;
+            let estimate = estimate(fabric, transfers, &flow_settings(loaded));
+            Cost { seconds: estimate.seconds, memory: estimate.memory }
+        }
         Engine::Flow => {
             let estimate = flowsim::estimate::estimate(fabric, transfers, &flow_settings(loaded));
             Cost { seconds: estimate.seconds, memory: estimate.memory }
@@ -246,17 +245,10 @@ pub fn cost(loaded: &Loaded, fabric: &Fabric, engine: Engine, transfers: &Transf
     }
 }
 
-fn refuse_slow_flows(loaded: &Loaded, transfers: &Transfers) -> Result<(), Failure> {
-    let settings = flow_settings(loaded);
-    let estimate = flowsim::estimate::estimate(loaded.fabric(), transfers, &settings);
-    let memory = crate::meter::available_bytes();
-    if estimate.seconds <= LONGEST_S && memory.is_none_or(|memory| estimate.memory <= memory) {
-        return Ok(());
-    }
-    let (time, size) = (Span::from_secs_f64(estimate.seconds), Bytes::new(estimate.memory));
-    Err(Failure::Run(format!(
-        "this would take about {time:.0} and {size:.1} of memory; --force runs it all the same"
-    )))
+fn refuse_slow(loaded: &Loaded, engine: Engine, transfers: &Transfers) -> Result<(), Failure> {
+    let cost = cost(loaded, loaded.fabric(), engine, transfers);
+    let Some(why) = bounds::refusal(cost) else { return Ok(()) };
+    Err(Failure::Run(format!("this would take {why}; --force runs it all the same")))
 }
 
 /// Runs transfers on the scenario's fabric: what ran, or why nothing did. A run that somebody
@@ -278,13 +270,20 @@ pub fn run_on(
     transfers: &Transfers,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Outcome, NotRun> {
+    let bounds = Bounds::of_unasked(watch.is_patient);
+    let bound = || bounds.left();
     let outcome = match engine {
-        Engine::Analytic => flowsim::analytic::run(fabric, transfers, &flow_settings(loaded)),
-        Engine::Flow => {
+        Engine::Analytic => {
             let settings = flow_settings(loaded);
-            flowsim::simulate_until(fabric, transfers, &settings, watch.interrupt).outcome
+            let ran = flowsim::analytic::run_within(fabric, transfers, &settings, Some(&bound));
+            ran.map_err(NotRun::Refused)?
         }
-        Engine::Packet => {
+        Engine::Flow => {
+            let (settings, stop) = (flow_settings(loaded), watch.interrupt);
+            let ran = flowsim::simulate_until(fabric, transfers, &settings, stop, Some(&bound));
+            ran.map_err(NotRun::Refused)?.outcome
+        }
+        Engine::Packet => bounded(watch, |watch| {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
             let fabric = &*with_gateways(loaded, fabric);
             let ran = match watch.tape.take() {
@@ -295,10 +294,22 @@ pub fn run_on(
                     ran
                 }
             };
-            ran.map_err(|refusal| NotRun::Refused(refusal.to_string()))?
-        }
+            ran.map_err(|refusal| NotRun::Refused(refusal.to_string()))
+        })?,
     };
     within_the_clock(outcome)
+}
+
+/// Holds a run of packets to what it may take.
+fn bounded<R>(
+    watch: &mut packetsim::Watch<'_>,
+    run: impl FnOnce(&mut packetsim::Watch<'_>) -> R,
+) -> R {
+    let bounds = Bounds::new(watch.is_patient);
+    watch.bound = Some(Box::new(move || bounds.left()));
+    let ran = run(watch);
+    watch.bound = None;
+    ran
 }
 
 /// Runs packets, and puts what a tap saw of them on a tape.
@@ -386,8 +397,10 @@ pub fn observe<'a>(
             let mut settings = flow_settings(loaded);
             settings.flow.points =
                 options.map_or(settings.flow.points, |options| options.points(fabric));
-            let stop = watch.interrupt;
-            let mut run = flowsim::simulate_until(fabric, transfers, &settings, stop);
+            let (stop, bounds) = (watch.interrupt, Bounds::of_unasked(watch.is_patient));
+            let bound = || bounds.left();
+            let ran = flowsim::simulate_until(fabric, transfers, &settings, stop, Some(&bound));
+            let mut run = ran.map_err(NotRun::Refused)?;
             let of_flows = |options| Series::of_flows(fabric, &run.series, &run.outcome, options);
             let series = options.map(of_flows).transpose()?;
             let outcome = within_the_clock(std::mem::take(&mut run.outcome))?;
@@ -400,7 +413,7 @@ pub fn observe<'a>(
             let fabric = &*with_gateways(loaded, fabric);
             let (faults, run) = (&loaded.faults, packetsim::run_recorded);
             let (outcome, mut recording) =
-                run(fabric, transfers, &settings, faults, wanted, watch)?;
+                bounded(watch, |watch| run(fabric, transfers, &settings, faults, wanted, watch))?;
             let series = options.map(|options| Series::of(fabric, &recording, options));
             Ok(Observed { outcome, series, flows: None, capture: recording.capture.take() })
         }

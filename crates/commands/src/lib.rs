@@ -28,8 +28,8 @@
 //! the engines, [`work`] writes synthetic traffic out for them, [`packets`] is what packet runs
 //! need before and beside, [`series`] what they measured, [`cross_check`] the engines side by side,
 //! [`campaign`] days of a job by dice, [`seeds`] the same under several seeds, [`meter`] what runs
-//! cost the machine, [`failure`] how a command can fail, [`files`] what results become for other
-//! tools.
+//! cost the machine, [`bounds`] what they may cost, [`failure`] how a command can fail, [`files`]
+//! what results become for other tools.
 //! [`about`] says what an answer is about, [`answer`] is what all of them become, [`clock`] what
 //! becomes of a run that simulated time cannot hold.
 //! [`change`] is something that could be done otherwise, [`levers`] names what a run makes look
@@ -39,6 +39,7 @@
 pub mod about;
 pub mod advise;
 pub mod answer;
+pub mod bounds;
 pub mod campaign;
 pub mod change;
 pub mod check;

@@ -3,11 +3,13 @@
 //! The other engines answer at once whatever the size; packets cost in proportion to bytes.
 
 use fabric::Fabric;
-use packetsim::{Estimate, Settings};
+use packetsim::{Estimate, Settings, Watch};
 use report::number::grouped;
-use traffic::{OpKind, Transfers};
+use traffic::{Op, OpKind, Transfers};
 use units::Bytes;
 
+use crate::bounds;
+use crate::engine::Cost;
 use crate::failure::Failure;
 use crate::meter;
 
@@ -28,10 +30,19 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// The most operations that collectives may be written out to.
+    /// The most operations that collectives may be written out to: as many as memory holds with
+    /// their run, or, for who insists, as can be written at all.
     pub fn most_operations(self) -> usize {
-        let memory = meter::available_bytes().filter(|_| self == Self::Usual);
-        memory.map_or(usize::MAX, |bytes| (bytes / OPERATION_BYTES) as usize)
+        let (left, each) = match self {
+            Self::Usual => (meter::left(), OPERATION_BYTES),
+            Self::Endless => (meter::left_to_a_run(), size_of::<Op>() as u64),
+        };
+        left.map_or(usize::MAX, |left| (left.bytes / each) as usize)
+    }
+
+    /// Lets the runs of a watch take as long.
+    pub fn tell(self, watch: &mut Watch<'_>) {
+        watch.is_patient = self == Self::Endless;
     }
 }
 
@@ -68,16 +79,13 @@ impl Budget {
         self.seconds += estimate.seconds;
         self.packet_hops += estimate.packet_hops;
         self.memory = self.memory.max(estimate.memory);
-        let fits = meter::available_bytes().is_none_or(|memory| self.memory <= memory);
-        if self.patience == Patience::Endless || (self.seconds <= LONGEST_S && fits) {
-            return Ok(estimate);
-        }
+        let cost = Cost { seconds: self.seconds, memory: self.memory };
+        let why = bounds::refusal(cost).filter(|_| self.patience == Patience::Usual);
+        let Some(why) = why else { return Ok(estimate) };
         let hops = grouped(self.packet_hops);
-        let time = units::Span::from_secs_f64(self.seconds);
-        let size = Bytes::new(self.memory);
         Err(Failure::Run(format!(
-            "about {hops} packet-hops would take about {time:.0} and {size:.1} of memory; --force \
-             runs it all the same, --engine flow answers at once"
+            "about {hops} packet-hops would take {why}; --force runs it all the same, --engine \
+             flow answers at once"
         )))
     }
 }
@@ -85,7 +93,7 @@ impl Budget {
 /// Refuses messages whose packets the engine cannot number.
 fn refuse_endless_messages(transfers: &Transfers, settings: &Settings) -> Result<(), Failure> {
     let most = settings.packet.mtu.get().max(1).saturating_mul(u64::from(u32::MAX));
-    let endless = |op: &traffic::Op| match op.kind {
+    let endless = |op: &Op| match op.kind {
         OpKind::Send { bytes, .. } => Some(bytes).filter(|bytes| most < bytes.get()),
         _ => None,
     };

@@ -242,6 +242,7 @@ pub fn run(
     if let Some(wanted) = capture {
         capture::refuse(loaded, *engine, wanted)?;
     }
+    patience.tell(watch);
     let work = work(loaded, *engine, *patience)?;
     let mut budget = Budget::new(*patience);
     watch.expected_events = engine::estimate(loaded, *engine, &work.transfers, &mut budget)?;

@@ -95,7 +95,7 @@ fn collectives(
     let groups = load.groups(fabric, random);
     let times = calls.times * u64::from(load.messages);
     let copies = (groups.len() as u64).saturating_mul(calls.count() * u64::from(load.messages));
-    let limit = Limit { operations: engine::most_operations(engine, patience), copies };
+    let limit = Limit { operations: patience.most_operations(), copies };
     let several = 1 < groups.len();
     let mut ranks = 0;
     for (number, gpus) in groups.iter().enumerate() {

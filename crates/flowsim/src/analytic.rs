@@ -9,14 +9,29 @@
 use fabric::{Fabric, LinkId};
 use traffic::queue_pairs::nic_loads;
 use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
-use units::{Bytes, Id, IdVec, Span, Time};
+use units::{Bound, Bytes, Id, IdVec, Span, Time};
 
 use crate::capacity;
+use crate::estimate::{allow_beginning, built_memory};
 use crate::paths::{Lay, Paths};
 use crate::settings::Settings;
 
 /// Runs transfers as if each had the fabric for itself.
 pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outcome {
+    run_within(fabric, transfers, settings, None).expect("nothing bounds it")
+}
+
+/// A run is held to its bound before each so many operations.
+const HELD_EVERY: usize = 1_024;
+
+/// The same, or a sentence where it would take more than it may.
+pub fn run_within(
+    fabric: &Fabric,
+    transfers: &Transfers,
+    settings: &Settings,
+    bound: Option<Bound<'_>>,
+) -> Result<Outcome, String> {
+    allow_beginning(bound, built_memory(fabric, transfers, 100))?;
     let health = capacity::health(fabric, &settings.faults, Time::ZERO);
     let loads = nic_loads(fabric, transfers, &settings.routing, settings.wire.packet);
     let capacities = capacity::capacities(fabric, &health, settings, &loads, Time::ZERO);
@@ -41,6 +56,10 @@ pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outco
     // When each had arrived, and when its sender knew.
     let mut happened: IdVec<OpId, Option<(Time, Time)>> = IdVec::default();
     for op in transfers.ops().ids() {
+        if let (0, Some(bound)) = (op.index() % HELD_EVERY, bound) {
+            let ended = |why| format!("the run was ended at operation {}: {why}", op.index());
+            bound().map_err(ended)?;
+        }
         let start = Replay::start_of(transfers, |op| happened[op], op);
         let times = start.and_then(|start| match alone.duration(op) {
             Ok((way, way_and_back)) => {
@@ -62,7 +81,7 @@ pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outco
     }
     outcome.counters.events = transfers.ops().len() as u64;
     outcome.links = alone.link_use(fabric);
-    outcome
+    Ok(outcome)
 }
 
 struct Undisturbed<'a, 'b> {

@@ -7,6 +7,7 @@
 
 use fabric::{Fabric, NodeKind};
 use traffic::{OpKind, Transfers};
+use units::{Bound, Room};
 
 use crate::settings::Settings;
 
@@ -62,6 +63,32 @@ pub fn precision(fabric: &Fabric, transfers: &Transfers, settings: &Settings) ->
 /// Estimates a run on the flow engine.
 pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Estimate {
     at_precision(fabric, transfers, settings, precision(fabric, transfers, settings))
+}
+
+/// Estimates a run on the analytic engine, which looks at each operation once.
+pub fn of_closed_forms(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Estimate {
+    let events = transfers.ops().len() as u64;
+    let edges = transfers.connections().len() as u64;
+    let pairs = edges.saturating_mul(u64::from(settings.routing.qps.max(1)));
+    // Measured with up to 300,000 messages on 393,216 links.
+    let memory = 100 * (fabric.links().len() as u64 + events).saturating_add(pairs);
+    Estimate { events, seconds: (events + pairs) as f64 * MESSAGE_S, memory }
+}
+
+/// Refuses a run that may not begin, or that needs more before its first event than there is.
+pub(crate) fn allow_beginning(bound: Option<Bound<'_>>, needed: u64) -> Result<(), String> {
+    let began = |why: String| format!("the run was ended as it began: {why}");
+    let left = bound.map_or(Ok(None), |bound| bound()).map_err(began)?;
+    let room = left.map_or_else(Room::default, Room::of);
+    let fits = room.allow("its links and operations", needed);
+    fits.map_err(|out| began(format!("{out}; give it more, or make what is run smaller")))
+}
+
+/// About the bytes that a run on either engine takes before its first event: for each link and
+/// connection so many, and what operations take.
+pub(crate) fn built_memory(fabric: &Fabric, transfers: &Transfers, per_link: u64) -> u64 {
+    let of_connections = 40 * transfers.connections().len() as u64;
+    per_link * fabric.links().len() as u64 + of_connections + 100 * transfers.ops().len() as u64
 }
 
 fn at_precision(

@@ -30,7 +30,7 @@ use traffic::queue_pairs::{NicLoad, nic_loads};
 use traffic::{
     Connection, ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers,
 };
-use units::{Bytes, Id, IdVec, Time};
+use units::{Bound, Bytes, Id, IdVec, Time};
 
 use crate::analysis::Traces;
 use crate::capacity;
@@ -182,20 +182,26 @@ impl Run<'_> {
 
 /// Runs transfers over a fabric and keeps what an analysis needs.
 pub fn simulate<'a>(fabric: &'a Fabric, transfers: &Transfers, settings: &Settings) -> Run<'a> {
-    simulate_until(fabric, transfers, settings, None)
+    Simulation::new(fabric, transfers, settings).run()
 }
 
-/// The same, which ends soon after `stop` is set, with what was known by then.
+/// The same, which ends soon after `stop` is set, with what was known by then; and with a sentence
+/// where it would take more than it may.
 pub fn simulate_until<'a>(
     fabric: &'a Fabric,
     transfers: &Transfers,
     settings: &Settings,
     stop: Option<&AtomicBool>,
-) -> Run<'a> {
+    bound: Option<Bound<'_>>,
+) -> Result<Run<'a>, String> {
+    estimate::allow_beginning(bound, estimate::built_memory(fabric, transfers, 250))?;
     let mut simulation = Simulation::new(fabric, transfers, settings);
-    simulation.stop = stop;
-    simulation.run()
+    (simulation.stop, simulation.bound) = (stop, bound);
+    simulation.run_within()
 }
+
+/// A run is held to its bound once for so many steps.
+const HELD_EVERY: u32 = 256;
 
 struct Simulation<'a, 'b> {
     fabric: &'a Fabric,
@@ -253,6 +259,10 @@ struct Simulation<'a, 'b> {
     told_of_windows: bool,
     /// Set from outside, it ends the run.
     stop: Option<&'b AtomicBool>,
+    /// What it may take, how many steps ago somebody asked, and why it must end.
+    bound: Option<Bound<'b>>,
+    steps: u32,
+    beyond: Option<String>,
     outcome: Outcome,
 }
 
@@ -317,6 +327,9 @@ impl<'a, 'b> Simulation<'a, 'b> {
             accuracy: Accuracy { precision, ..Accuracy::default() },
             told_of_windows: false,
             stop: None,
+            bound: None,
+            steps: 0,
+            beyond: None,
             outcome: Outcome {
                 ops: vec![None; transfers.ops().len()].into(),
                 ..Outcome::default()
@@ -354,6 +367,32 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn run(mut self) -> Run<'a> {
+        self.run_to_end();
+        self.conclude()
+    }
+
+    fn run_within(mut self) -> Result<Run<'a>, String> {
+        self.run_to_end();
+        match self.beyond.take() {
+            None => Ok(self.conclude()),
+            Some(why) => Err(format!(
+                "the run was ended at {:.1} of its own time, after {} events: {why}",
+                time(self.now).since(Time::ZERO),
+                self.outcome.counters.events
+            )),
+        }
+    }
+
+    /// Asks now and then whether it may go on.
+    fn hold_to_bound(&mut self) {
+        self.steps += 1;
+        if self.steps == HELD_EVERY {
+            self.steps = 0;
+            self.beyond = self.bound.and_then(|bound| bound().err());
+        }
+    }
+
+    fn run_to_end(&mut self) {
         let mut done = Vec::new();
         let (mut settled, mut next_look) = (0_u64, 1);
         // Background traffic alone does not keep a run going.
@@ -363,6 +402,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             if next == f64::INFINITY {
                 break;
             }
+            self.hold_to_bound();
             self.now = self.now.max(next);
             let until = self.until();
             self.progress.finished(until, &self.network, &mut done);
@@ -376,6 +416,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 }
                 self.calendar.pop();
                 self.outcome.counters.events += 1;
+                self.hold_to_bound();
                 self.handle(event);
             }
             self.outcome.counters.events += done.len() as u64;
@@ -389,7 +430,6 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 self.accuracy.deviation = Some(self.network.deviation().max(before));
             }
         }
-        self.conclude()
     }
 
     /// What lies before this is now.
@@ -405,7 +445,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+        self.beyond.is_some() || self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// Notes by how much finishes are put forward that are one event with an earlier one.

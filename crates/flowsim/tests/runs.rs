@@ -269,12 +269,52 @@ fn a_run_ends_when_somebody_stops_it() {
     let message = transfers.send(connection, Bytes::new(1_000), label, &[]);
     let run = |stop: bool| {
         let stop = std::sync::atomic::AtomicBool::new(stop);
-        flowsim::simulate_until(&fabric, &transfers, &plain(), Some(&stop)).outcome
+        flowsim::simulate_until(&fabric, &transfers, &plain(), Some(&stop), None).unwrap().outcome
     };
     assert!(run(false).ops[message].is_some() && run(false).stopped_at.is_none());
     let stopped = run(true);
     assert!(stopped.ops[message].is_none() && stopped.stopped_at.is_some());
     assert!(stopped.findings[0].text.contains("1 operations did not finish"));
+}
+
+/// A run that would take more than it may ends with a sentence: before its first event, and while
+/// it goes on. A bound that is not reached changes nothing.
+#[test]
+fn a_run_is_held_to_its_bound() {
+    let fabric = leaf_spine(2, 8, 2);
+    let mut transfers = Transfers::new();
+    let label = transfers.label("messages");
+    for number in 0..2_000 {
+        let connection = connect(&mut transfers, &fabric, number % 8, 8 + number / 250);
+        transfers.send(connection, Bytes::new(1_000 + number as u64), label, &[]);
+    }
+    let flows = |bound: units::Bound<'_>| {
+        let ran = flowsim::simulate_until(&fabric, &transfers, &plain(), None, Some(bound));
+        ran.map(|run| run.outcome.ops)
+    };
+    let forms = |bound: units::Bound<'_>| {
+        let ran = flowsim::analytic::run_within(&fabric, &transfers, &plain(), Some(bound));
+        ran.map(|outcome| outcome.ops)
+    };
+    let engines: [&dyn Fn(units::Bound<'_>) -> Result<_, String>; 2] = [&flows, &forms];
+    let free = [
+        flowsim::run(&fabric, &transfers, &plain()).ops,
+        flowsim::analytic::run(&fabric, &transfers, &plain()).ops,
+    ];
+    for (engine, free) in engines.into_iter().zip(free) {
+        assert_eq!(engine(&|| Ok(Some(1 << 40))).unwrap(), free);
+        let asked = std::cell::Cell::new(0);
+        let text = engine(&|| {
+            asked.set(asked.get() + 1);
+            if asked.get() < 2 { Ok(None) } else { Err("enough".to_owned()) }
+        });
+        let text = text.unwrap_err();
+        assert!(text.starts_with("the run was ended at ") && text.ends_with(": enough"), "{text}");
+    }
+    let text = flows(&|| Err("not today".to_owned())).unwrap_err();
+    assert_eq!(text, "the run was ended as it began: not today");
+    let text = flows(&|| Ok(Some(1_000))).unwrap_err();
+    assert!(text.contains("as it began: its links and operations need "), "{text}");
 }
 
 /// Property: messages that are listed and sent by one operation take as long as each by its own

@@ -311,15 +311,12 @@ fn tensor(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout,
         let message = format!("{tp} does not divide {domain}: some groups cross NICs; {fit} would");
         check.unwise("parallel.tp", message);
     }
-    let shared = model.experts.filter(|experts| 0 < experts.shared);
-    let widths = [
-        ("heads", model.heads),
-        ("hidden", model.hidden),
-        ("ffn", model.ffn),
-        // Shared experts are cut like any other matrix.
-        ("shared experts' ffn", shared.map_or(tp, |experts| experts.ffn)),
-    ];
-    for (name, width) in widths {
+    // Shared experts are cut like any other matrix. By reference: of a model without experts the
+    // compiler would read their number before it knows that there are none.
+    let shared = model.experts.as_ref().filter(|experts| 0 < experts.shared);
+    let shared = shared.map(|experts| ("shared experts' ffn", experts.ffn));
+    let widths = [("heads", model.heads), ("hidden", model.hidden), ("ffn", model.ffn)];
+    for (name, width) in widths.into_iter().chain(shared) {
         if !width.is_multiple_of(tp) {
             let fit = list(divisors(width).into_iter().filter(|&d| d <= 2 * tp));
             let message = format!("{tp} does not divide the model's {width} {name}; {fit} would");

@@ -640,6 +640,10 @@ fn lay_paths(simulation: &mut Simulation<'_>) -> Result<(), Refusal> {
     let on_the_way = simulation.net.network.chooses_on_the_way();
     let planned = simulation.net.network.planned(fabric);
     let lanes = lanes(simulation);
+    // What grows by itself takes up to twice as much, and as much again while it moves.
+    let pairs = simulation.net.network.keys.len();
+    simulation.ends.pairs = IdVec::with_capacity(pairs);
+    simulation.ends.inboxes = IdVec::with_capacity(pairs);
     for (pair, lane) in simulation.net.network.keys.ids().zip(lanes) {
         let (key, back) = simulation.net.network.keys[pair];
         let planned = planned.as_ref().and_then(|paths| paths[pair.index()].as_ref());

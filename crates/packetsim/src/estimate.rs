@@ -6,7 +6,7 @@
 //! Permutations take half of the estimate, most collectives and steps what it says to a third more,
 //! and mixes with long queues everywhere up to three times as much: see docs/performance.md.
 
-use fabric::Fabric;
+use fabric::{Fabric, LinkId};
 use traffic::{OpKind, Transfers};
 use units::Id;
 
@@ -69,7 +69,19 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
     // A port, a wire of 64 packets and dice; a queue pair with both halves and both paths.
     let pairs = network.keys.len() as u64 * 900 + (4 << 20);
     let ports = |links: usize| links as u64 * (256 + 64 * 20 + 96);
-    let memory = ports(walked.len()) + pairs + transfers.ops().len() as u64 * 160;
+    // Long cables hold more packets. A ring has up to twice the places, and so has the list in
+    // which all rings lie.
+    let held = |link: LinkId| {
+        let class = fabric.class(link);
+        let full = class.rate.bytes_per_s() * class.delay.as_secs_f64();
+        let places = full / settings.packet.mtu.as_f64().max(1.0);
+        2 * 2 * 20 * (places as u64).saturating_sub(64).min(packets)
+    };
+    let long = fabric.links().ids().filter(|link| walked[link.index()]).map(held);
+    let memory = ports(walked.len())
+        + pairs
+        + long.fold(0, u64::saturating_add)
+        + transfers.ops().len() as u64 * 160;
     // Acknowledgements cross the other direction. Operations wait in their order, and few of them
     // are looked at.
     let used = 2 * walked.iter().filter(|walked| **walked).count();

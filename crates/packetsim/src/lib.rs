@@ -86,6 +86,7 @@
 //! * [`repetition`]: periods that repeat are skipped; [`light_acks`]: acknowledgements that use no
 //!   links; [`steady`]: time with steady rates is skipped.
 //! * [`measure`], [`tap`], [`estimate`]: samples over time; captured packets; what a run will cost.
+//! * [`bound`]: what a run may take, and how one ends that would take more.
 //! * [`faults`]: failures at given times; [`deadlock`]: why a pause does not end.
 //! * [`paths`], [`entropy`], [`planes`], [`build`]: what is set up before the first event.
 //! * [`credits`], [`trimming`], [`scheduled`]: other ways to deal with a full buffer.
@@ -98,6 +99,7 @@
 pub mod admission;
 mod aggregation;
 mod batch;
+mod bound;
 pub mod buffer;
 mod build;
 mod by_output;
@@ -185,7 +187,9 @@ pub fn run_with_faults(
     faults: &Faults,
     watch: &mut Watch<'_>,
 ) -> Result<Outcome, Refusal> {
-    threads::run(fabric, transfers, settings, faults, watch)
+    bound::within((fabric, transfers), watch, |watch, room| {
+        threads::run(fabric, transfers, (settings, faults), room, watch)
+    })
 }
 
 /// The same, with what happened over time.
@@ -210,14 +214,17 @@ pub fn run_recorded(
     (measure, capture): (&MeasureConfig, Option<Bytes>),
     watch: &mut Watch<'_>,
 ) -> Result<(Outcome, Recording), Refusal> {
-    let mut simulation = build::build(fabric, transfers, settings, faults)?;
-    let lanes = simulation.input.rules.lanes;
-    let mut recorder = Recorder::new(measure, fabric, &simulation.net.network, lanes);
-    recorder.tap = capture.map(|bytes| Tap::new(bytes.get()));
-    simulation.accounts.recorder = Some(recorder);
-    threads::stay_on_one(&simulation, watch);
-    let outcome = simulation.run(watch);
-    let capture = simulation.finish_capture();
-    let recorder = simulation.accounts.recorder.expect("it was put there above");
-    Ok((outcome, Recording { capture, ..recorder.finish() }))
+    bound::within((fabric, transfers), watch, |watch, room| {
+        let mut simulation = build::build(fabric, transfers, settings, faults)?;
+        simulation.stay_within(room);
+        let lanes = simulation.input.rules.lanes;
+        let mut recorder = Recorder::new(measure, fabric, &simulation.net.network, lanes);
+        recorder.tap = capture.map(|bytes| Tap::new(bytes.get()));
+        simulation.accounts.recorder = Some(recorder);
+        threads::stay_on_one(&simulation, watch);
+        let outcome = simulation.run(watch);
+        let capture = simulation.finish_capture();
+        let recorder = simulation.accounts.recorder.expect("it was put there above");
+        Ok((outcome, Recording { capture, ..recorder.finish() }))
+    })
 }

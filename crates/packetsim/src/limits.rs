@@ -9,7 +9,7 @@
 use fabric::routing::{QueuePairUse, RoutingConfig};
 use fabric::{Fabric, LinkId, NodeKind};
 use traffic::{Op, OpKind, Transfers};
-use units::{Bytes, Id, IdVec, OutOfRange, Ranges, Span};
+use units::{Bytes, Id, IdVec, OutOfRange, Ranges, Span, Time};
 
 use crate::cc::Circumstances;
 use crate::packet::Sizes;
@@ -17,7 +17,7 @@ use crate::paths::Network;
 use crate::planes::spreads;
 use crate::port::{NOWHERE, Port};
 use crate::settings::Settings;
-use crate::simulation::Simulation;
+use crate::simulation::{Progress, Simulation};
 
 /// Bits of the number of a link, queue pair, operation or node in an event; the rest is its kind.
 pub(crate) const ID_BITS: u32 = 28;
@@ -229,6 +229,13 @@ pub enum Refusal {
     },
     /// Two GPUs of one scale-up network cannot reach each other.
     NoPath(String),
+    /// It would take more memory or time than it may.
+    BeyondBound {
+        /// More of what.
+        why: String,
+        /// How far it had come when somebody last looked.
+        reached: Option<Progress>,
+    },
 }
 
 impl std::fmt::Display for Refusal {
@@ -255,6 +262,17 @@ impl std::fmt::Display for Refusal {
                  such as \"static-up-down\""
             ),
             Self::NoPath(text) => f.write_str(text),
+            Self::BeyondBound { why, reached } => {
+                match reached {
+                    Some(Progress { at, events, .. }) => write!(
+                        f,
+                        "the run was ended at {:.1} of its own time, after {events} events: ",
+                        at.since(Time::ZERO)
+                    )?,
+                    None => f.write_str("the run was ended as it began: ")?,
+                }
+                f.write_str(why)
+            }
         }
     }
 }

@@ -6,6 +6,10 @@
 
 use std::ops::Range;
 
+use units::Room;
+
+use crate::bound;
+
 /// A queue of records that lie in a [`Slab`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ring {
@@ -119,17 +123,25 @@ pub(crate) struct Slab<T> {
     tagged: bool,
     /// Places that rings have grown out of, by the logarithm of their size.
     spare: [Vec<u32>; 32],
+    /// What all of it may still take.
+    room: Room,
 }
 
 impl<T: Copy + Default> Slab<T> {
     /// Memory for nothing yet.
     pub(crate) fn new() -> Self {
-        Self { places: Vec::new(), tags: Vec::new(), tagged: false, spare: Default::default() }
+        let (places, tags, spare) = (Vec::new(), Vec::new(), Default::default());
+        Self { places, tags, tagged: false, spare, room: Room::default() }
     }
 
     /// The same, with a tag beside each record.
     pub(crate) fn with_tags() -> Self {
         Self { tagged: true, ..Self::new() }
+    }
+
+    /// From now on it takes no more than there is room for.
+    pub(crate) fn stay_within(&mut self, room: &Room) {
+        self.room = room.clone();
     }
 
     /// Whether there is a tag beside each record.
@@ -155,8 +167,13 @@ impl<T: Copy + Default> Slab<T> {
         }
         let (base, end) = (self.places.len(), self.places.len() + size as usize);
         assert!(end <= 1 << 32, "fewer than 2³² packets under way");
+        let more = size as usize;
+        let grown = self.room.reserve("packets under way", &mut self.places, more);
+        grown.unwrap_or_else(|out| bound::end_for(out));
         self.places.resize(end, T::default());
         if self.tagged {
+            let grown = self.room.reserve("packets under way", &mut self.tags, more);
+            grown.unwrap_or_else(|out| bound::end_for(out));
             self.tags.resize(end, Tag::default());
         }
         base as u32

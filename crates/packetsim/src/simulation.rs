@@ -8,7 +8,8 @@ use fabric::{Fabric, LinkId, NodeId};
 use traffic::{
     ConnectionId, Counters, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers,
 };
-use units::{Bytes, Id, IdVec, Rate, Span, Time};
+use units::room::Asked;
+use units::{Bytes, Id, IdVec, Rate, Room, Span, Time};
 
 use crate::admission::{AdmissionConfig, GrantLedger};
 use crate::buffer::{MarkWhen, Switch};
@@ -979,7 +980,7 @@ const LONG: u64 = 100_000_000;
 pub(crate) const CHECK_EVERY: u64 = 1 << 16;
 
 /// How far a run has come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Progress {
     /// Simulated time.
     pub at: Time,
@@ -1005,6 +1006,14 @@ pub struct Watch<'a> {
     /// Processors that one run may use where `network.packet.threads` says nothing; one unless
     /// told.
     pub cores: usize,
+    /// Asked before a run and every 65,536 events what it may still take.
+    pub bound: Option<Box<dyn Fn() -> Asked>>,
+    /// Nobody minds how long a run takes: for whoever has a bound of time.
+    pub is_patient: bool,
+    /// What is left of the memory that it may take.
+    pub room: Room,
+    /// How far it had come when somebody last looked.
+    pub reached: Option<Progress>,
     /// Takes the packets of runs, if somebody wants them.
     pub tape: Option<crate::tap::Tape>,
     /// After a run: how many threads it took.
@@ -1026,6 +1035,7 @@ impl std::fmt::Debug for Watch<'_> {
 
 impl Watch<'_> {
     pub(crate) fn wants_stop(&mut self, progress: Progress) -> bool {
+        self.hold_to_bound(progress);
         if let Some(tell) = &mut self.progress {
             tell(Progress { expected_events: self.expected_events, ..progress });
         }

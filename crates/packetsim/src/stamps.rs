@@ -4,6 +4,9 @@
 //! back. The number stands where other packets have the time at which they were sent, so the list
 //! keeps that too.
 
+use units::Room;
+
+use crate::bound;
 use crate::cc::Hop;
 use crate::limits::STAMPS;
 
@@ -19,9 +22,15 @@ struct Entry {
 pub(crate) struct Stamps {
     entries: Vec<Entry>,
     free: Vec<u32>,
+    room: Room,
 }
 
 impl Stamps {
+    /// From now on they take no more than there is room for.
+    pub(crate) fn stay_within(&mut self, room: &Room) {
+        self.room = room.clone();
+    }
+
     /// A fresh list for a packet sent now.
     pub(crate) fn begin(&mut self, sent: u64) -> u32 {
         match self.free.pop() {
@@ -33,6 +42,8 @@ impl Stamps {
             }
             None => {
                 let number = u32::try_from(self.entries.len()).expect("fewer than 2³² packets");
+                let grown = self.room.reserve("stamps on packets", &mut self.entries, 1);
+                grown.unwrap_or_else(|out| bound::end_for(out));
                 self.entries.push(Entry { sent, ..Entry::default() });
                 number
             }

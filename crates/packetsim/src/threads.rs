@@ -24,7 +24,7 @@ use std::time::Duration;
 use fabric::Fabric;
 use fabric::fault::Faults;
 use traffic::{OpKind, OpTimes, Outcome, Transfers};
-use units::{Id, Time};
+use units::{Id, Room, Time};
 
 use crate::build::build;
 use crate::exchange::Mail;
@@ -56,11 +56,14 @@ struct Order<'a> {
     transfers: &'a Transfers,
     settings: &'a Settings,
     faults: &'a Faults,
+    room: &'a Room,
 }
 
 impl<'a> Order<'a> {
     fn build(self) -> Result<Simulation<'a>, Refusal> {
-        build(self.fabric, self.transfers, self.settings, self.faults)
+        let mut built = build(self.fabric, self.transfers, self.settings, self.faults)?;
+        built.stay_within(self.room);
+        Ok(built)
     }
 }
 
@@ -68,11 +71,11 @@ impl<'a> Order<'a> {
 pub(crate) fn run(
     fabric: &Fabric,
     transfers: &Transfers,
-    settings: &Settings,
-    faults: &Faults,
+    (settings, faults): (&Settings, &Faults),
+    room: &Room,
     watch: &mut Watch<'_>,
 ) -> Result<Outcome, Refusal> {
-    let order = Order { fabric, transfers, settings, faults };
+    let order = Order { fabric, transfers, settings, faults, room };
     let mut simulation = order.build()?;
     watch.threads = watch.threads.max(1);
     let division = match divide(&simulation, watch.cores) {
@@ -88,6 +91,13 @@ pub(crate) fn run(
             return Ok(outcome);
         }
         simulation = order.build()?;
+    }
+    // Each part has a network of its own.
+    let needed =
+        crate::bound::built_memory(fabric, transfers).saturating_mul(division.parts as u64);
+    if room.left() < needed {
+        watch.why_one_thread = Some("there is no memory for several parts of it");
+        return Ok(simulation.run(watch));
     }
     if let Some(outcome) = run_parts(simulation, order, &division, watch) {
         watch.threads = watch.threads.max(division.parts);

@@ -147,3 +147,52 @@ impl Outcome {
         self.ops.iter().flatten().count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ns: u64) -> Time {
+        Time::ZERO + Span::from_ns(ns)
+    }
+
+    #[test]
+    fn a_part_is_told_on_a_clock_of_its_own() {
+        let times = |start: u64| {
+            Some(OpTimes { start: at(start), received: at(start + 10), finish: at(start + 15) })
+        };
+        let outcome = Outcome {
+            ops: [times(0), times(100), None].into_iter().collect(),
+            links: [LinkUse { bytes: 7, ..LinkUse::default() }].into_iter().collect(),
+            counters: Counters { packets: 3, ..Counters::default() },
+            stopped_at: Some(at(200)),
+            gave_up: Some(Finding { at: at(120), text: "gave up".to_owned() }),
+            digest: 9,
+            ..Outcome::default()
+        };
+        let op = OpId::from_index;
+        assert_eq!(outcome.over(op(1)), Some(Span::from_ns(110)));
+        assert_eq!((outcome.over(op(2)), outcome.over(op(3))), (None, None));
+        assert_eq!(
+            (outcome.makespan(), outcome.elapsed()),
+            (Span::from_ns(115), Span::from_ns(200))
+        );
+        assert_eq!(outcome.completed(), 2);
+        let part = outcome.part(1..3, at(90));
+        assert_eq!(part.ops.as_slice(), [times(10), None]);
+        assert_eq!((part.links[LinkId::from_index(0)].bytes, part.counters.packets), (7, 3));
+        assert_eq!((part.gave_up, part.digest), (outcome.gave_up.clone(), 9));
+        // What began before is told from the first instant on.
+        assert_eq!(
+            outcome.part(0..1, at(12)).ops.as_slice(),
+            [Some(OpTimes { start: at(0), received: at(0), finish: at(3) })]
+        );
+    }
+
+    #[test]
+    fn why_nothing_ran_is_said() {
+        let said = [NotRun::Refused("too large".to_owned()), NotRun::Interrupted, NotRun::OnlySeen];
+        let said = said.map(|reason| reason.to_string());
+        assert_eq!(said, ["too large", "interrupted", "it was not to be run"]);
+    }
+}

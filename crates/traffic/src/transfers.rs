@@ -427,6 +427,33 @@ mod tests {
         assert_eq!(end_at_pace(&both, at(0.0), Span::from_secs_f64(1.0)), at(3.0));
     }
 
+    /// Paces stay with their waits, also when operations are added to others that have some.
+    #[test]
+    fn paces_stay_with_their_waits() {
+        let at = |seconds: f64| Time::ZERO + Span::from_secs_f64(seconds);
+        let wait = |transfers: &mut Transfers| {
+            let label = transfers.label("wait");
+            transfers.add(OpKind::Wait { span: Span::ZERO }, label, &[])
+        };
+        let paced = |transfers: &mut Transfers, share: f64| {
+            let op = wait(transfers);
+            let pace = transfers.pace(vec![(Time::ZERO, Time::MAX, share)]);
+            transfers.set_pace(op, pace);
+            op
+        };
+        let mut all = Transfers::new();
+        let [half, quarter] = [0.5, 0.25].map(|share| paced(&mut all, share));
+        let mut inner = Transfers::new();
+        let free = wait(&mut inner);
+        let eighth = paced(&mut inner, 0.125);
+        let first = all.append(&inner, "inner", &[], None).ops.start;
+        let [free, eighth] = [free, eighth].map(|op| OpId::from_index(first + op.index()));
+        let ends = [half, quarter, eighth, free]
+            .map(|op| all.end_of_wait(op, Time::ZERO, Span::from_secs_f64(1.0)));
+        assert_eq!(ends, [2.0, 4.0, 8.0, 1.0].map(at));
+        assert_eq!([half, eighth, free].map(|op| all.is_paced(op)), [true, true, false]);
+    }
+
     /// Two connections, a message on each, the second after the first.
     fn two() -> Transfers {
         let mut transfers = Transfers::new();

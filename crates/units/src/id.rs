@@ -162,5 +162,7 @@ mod tests {
         assert_eq!(things.ids().collect::<Vec<_>>(), [first, second]);
         assert_eq!(things.get(ThingId::from_index(2)), None);
         assert_eq!(size_of::<ThingId>(), 4);
+        things.iter_mut().for_each(|thing| *thing = &thing[1..]);
+        assert_eq!((&things).into_iter().collect::<Vec<_>>(), [&"irst", &"econd"]);
     }
 }

@@ -16,6 +16,7 @@
 //! * [`quantity`]: how all of them are read and written as people write them.
 //! * [`range`]: what settings may be, said beside their fields; [`unused`]: when they do nothing.
 //! * [`budget`]: what reading one input may take.
+//! * [`room`]: what a run may still take of memory.
 //! * [`id`]: the [`id!`] macro and [`IdVec`], vectors that take only one kind of id.
 //! * [`random`]: one generator, one stream for each (seed, component).
 //!
@@ -30,6 +31,7 @@ pub mod id;
 pub mod quantity;
 pub mod random;
 pub mod range;
+pub mod room;
 pub mod size;
 pub mod time;
 pub mod unused;
@@ -39,6 +41,7 @@ pub use id::{Id, IdVec};
 pub use quantity::QuantityError;
 pub use random::Random;
 pub use range::{KnownRange, OutOfRange, Ranged, Ranges};
+pub use room::{Bound, OutOfRoom, Room};
 pub use size::{Bytes, Length, Rate};
 pub use time::{Span, Time};
 pub use unused::{Unused, UnusedKeys};

@@ -99,6 +99,30 @@ mod tests {
         assert_eq!(outputs, [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386]);
     }
 
+    /// Golden: what a second implementation draws, in another language. Every result depends on it.
+    #[test]
+    fn streams_stay_as_they_are() {
+        let draws = |take: &mut dyn FnMut(&mut Random) -> u64, count: usize| {
+            let mut random = Random::new(1, "mark", 7);
+            (0..count).map(|_| take(&mut random)).collect::<Vec<u64>>()
+        };
+        let all = draws(&mut Random::next_u64, 3);
+        assert_eq!(all, [0xe985_b471_47a1_b85e, 0x28c2_41ac_0224_ebf4, 0x1349_9bc4_fa4b_4080]);
+        // A bound of which a quarter of all draws is rejected.
+        let below = [
+            12_620_290_486_024_358_470,
+            2_825_392_689_004_297_934,
+            5_692_411_876_109_158_329,
+            11_238_271_345_351_263_557,
+            2_790_889_622_940_444_941,
+            4_381_389_578_862_618_940,
+        ];
+        assert_eq!(draws(&mut |random| random.below(3 << 62), 6), below);
+        // The authors' SplitMix64, whose first state is its seed and the golden ratio.
+        let first = 1_234_567_u64.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        assert_eq!(mix(first), 6_457_827_717_110_365_317);
+    }
+
     #[test]
     fn draws_have_the_moments_they_should() {
         let mut random = Random::new(7, "test", 0);

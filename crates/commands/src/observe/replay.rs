@@ -468,7 +468,7 @@ impl<'a> Writer<'a> {
         };
         let is_call = |item: &&Item| !matches!(item.does, Job::Compute { .. });
         let copies = plan.items.iter().filter(is_call).count().max(1) as u64;
-        let operations = engine::most_operations(engine, Patience::Usual);
+        let operations = Patience::Usual.most_operations();
         let transfers = Transfers::new();
         let (ends, afters) = (vec![None; plan.items.len()], vec![Vec::new(); plan.items.len()]);
         Self {

@@ -114,6 +114,7 @@ pub(super) fn on_engine(
     patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Predicted, Failure> {
+    patience.tell(watch);
     if !engine.moves_packets() {
         let prediction = with_runner(loaded, world, (engine, None), patience, &mut |of, moved| {
             engine::run_whole(loaded, of, engine, moved, watch)
@@ -353,7 +354,7 @@ fn with_runner(
         engine: &mut run,
         detail: engine.detail(),
         largest,
-        most_operations: engine::most_operations(engine, patience),
+        most_operations: patience.most_operations(),
         known: Vec::new(),
         beside: engine::beside(loaded, world.fabric(), engine),
         once: false,

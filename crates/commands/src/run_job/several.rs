@@ -608,6 +608,7 @@ fn stage<'s, 'a: 's>(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Stage<'s, 'a>, Failure> {
     let Options { engine, patience, .. } = options;
+    patience.tell(watch);
     if !engine.has_contention() {
         let reason = "closed forms have no clock: several jobs, and several steps, are for \
                       --engine flow and packet";
