@@ -21,6 +21,7 @@ pub use scenario::Engine;
 use scenario::Loaded;
 use step::network::EngineContext;
 use traffic::nccl::{self, Architecture, Plugin};
+use traffic::collective::Detail;
 use traffic::{NotRun, Outcome, Transfers, Window};
 use units::{Bytes, Rate, Span, Time};
 
@@ -31,6 +32,15 @@ use crate::series::{self, Series};
 /// The most operations that collectives may be written out to for an engine.
 pub fn most_operations(engine: Engine, patience: Patience) -> usize {
     if engine.moves_packets() { patience.most_operations() } else { usize::MAX }
+}
+
+/// How finely collectives are written out: where queue pairs have rates of their own, message by
+/// message, because what they send at once is what fills queues.
+pub fn detail(loaded: &Loaded, engine: Engine) -> Detail {
+    match engine {
+        Engine::Flow if steps_control(loaded) => Detail::Stepwise,
+        _ => engine.detail(),
+    }
 }
 
 /// Refuses to measure over time what an engine does not know.

@@ -346,7 +346,7 @@ fn whole_step(
 ) -> Result<Whole, Failure> {
     let mut run = |fabric: &Fabric, transfers: &Transfers| run(fabric, transfers);
     let most_operations = patience.most_operations();
-    let detail = engine.detail();
+    let detail = engine::detail(loaded, engine);
     let once = runs_once(loaded, engine);
     let runner = Runner { detail, most_operations, once, ..Runner::folded(&mut run) };
     let seed = loaded.scenario.seed;
@@ -386,7 +386,10 @@ fn uneven(loaded: &Loaded, engine: Engine, told: &WholeStep) -> Option<String> {
 
 /// Whether equal exchanges that begin on idle links are run once.
 fn runs_once(loaded: &Loaded, engine: Engine) -> bool {
-    engine.moves_packets() && loaded.settings().packet.forward == Forward::Bounded
+    if engine.moves_packets() {
+        return loaded.settings().packet.forward == Forward::Bounded;
+    }
+    engine::detail(loaded, engine) != engine.detail()
 }
 
 /// Refuses packets that would take too long.

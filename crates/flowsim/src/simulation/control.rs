@@ -25,7 +25,7 @@ use traffic::dcqcn::Dcqcn;
 use units::{Bytes, Id, Random, Rate, Time};
 
 use super::{Carrier, Event, NONE, Simulation, time};
-use crate::max_min::{FlowId, SolverLink};
+use crate::max_min::{FlowId, MaxMin, SolverLink};
 use crate::settings::Control;
 
 /// Rates closer than this share are the same to the solver while a queue is there.
@@ -54,6 +54,7 @@ pub(super) struct Controlled {
     /// Links whose level has changed since queues were last looked at.
     changed: Vec<SolverLink>,
     inflow: Vec<Inflow>,
+    wants: Vec<f64>,
     tick: f64,
     random: Random,
 }
@@ -123,6 +124,7 @@ impl Controlled {
             free: Vec::new(),
             changed: Vec::new(),
             inflow: Vec::new(),
+            wants: Vec::new(),
             tick: control.tick_s(),
             random: Random::new(seed, "marks of flows", 0),
         }
@@ -162,6 +164,33 @@ impl Controlled {
 
     fn queue(&self, link: usize) -> Option<&Queue> {
         self.queues.get(*self.queue_of.get(link)? as usize)
+    }
+
+    /// What a sender's states allow, all of them, in payload per second.
+    fn allowed(&self, sender: usize) -> f64 {
+        let one = &self.senders[sender];
+        let rates = one.states.iter().map(|state| self.states[*state as usize].dcqcn.rate());
+        rates.fold(one.line, Rate::min).as_bps_f64() * one.scale
+    }
+
+    /// What a NIC sends at most for one of its queue pairs: they take turns, and whoever has
+    /// something to send sends it as fast as its state allows, however little of it comes through.
+    fn turn_of(&self, network: &MaxMin, port: SolverLink, wants: &mut Vec<f64>) -> f64 {
+        wants.clear();
+        wants.extend(network.crossing(port).map(|flow| match self.sender_of(flow) {
+            Some(sender) if !self.senders[sender].is_folded => self.allowed(sender),
+            _ => network.rate(flow),
+        }));
+        wants.sort_unstable_by(f64::total_cmp);
+        let mut left = network.capacity(port);
+        for (at, want) in wants.iter().enumerate() {
+            let even = left / (wants.len() - at) as f64;
+            if even < *want {
+                return even;
+            }
+            left -= want;
+        }
+        f64::INFINITY
     }
 
     /// Lets pass what was due for a state, and returns what it allows, in payload per second.
@@ -449,6 +478,7 @@ impl Simulation<'_, '_> {
         let waiting = controlled.queue(link).map_or(0.0, |queue| queue.bytes);
         let held = self.network.held(id).len().max(1) as f64;
         controlled.inflow.clear();
+        let mut wants = std::mem::take(&mut controlled.wants);
         // Of full links one after the other the solver names one.
         let is_full = self.network.capacity(id) * (1.0 - FULL) <= self.network.carried(id);
         for flow in self.network.crossing(id) {
@@ -475,20 +505,33 @@ impl Simulation<'_, '_> {
             }
             if let Some(sender) = controlled.sender_of(flow) {
                 let at = controlled.state_at(sender, link, now);
-                let one = &controlled.senders[sender];
-                let states =
-                    one.states.iter().map(|at| controlled.states[*at as usize].dcqcn.rate());
-                let least = states.fold(one.line, Rate::min);
-                allowed = least.as_bps_f64() * one.scale;
+                allowed = controlled.allowed(sender);
                 state = at as u32;
+            }
+            let first = self.network.path(flow).next().map(|(first, _)| first);
+            if let Some(first) = first.filter(|first| is_held && !is_folded && *first != id) {
+                allowed = allowed.min(controlled.turn_of(&self.network, first, &mut wants));
             }
             let mut rate = if is_held { allowed.min(elsewhere) } else { allowed.min(given) } * load;
             // What it has left is in the queue.
-            if is_held && self.progress.left(flow, now, &self.network) * load < waiting / held {
-                rate = 0.0;
+            if is_held {
+                let own = waiting / held;
+                let mut left = self.progress.left(flow, now, &self.network) * load;
+                // Messages that are posted behind it are sent all the same.
+                if let Carrier::Lane(lane) = self.carriers[flow] {
+                    let mut next = self.parts[self.lanes[lane as usize].head as usize].next;
+                    while left < own && next != NONE {
+                        left += self.parts[next as usize].bytes * load;
+                        next = self.parts[next as usize].next;
+                    }
+                }
+                if left < own {
+                    rate = 0.0;
+                }
             }
             controlled.inflow.push(Inflow { state, over, rate });
         }
+        controlled.wants = wants;
         // No more comes over a link than it carries.
         let mut total = 0.0;
         for at in 0..controlled.inflow.len() {
