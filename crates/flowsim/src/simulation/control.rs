@@ -492,6 +492,7 @@ impl Simulation<'_, '_> {
                 .sender_of(flow)
                 .is_some_and(|sender| controlled.senders[sender].is_folded);
             let (mut elsewhere, mut is_behind) = (f64::INFINITY, false);
+            let mut waits_before = false;
             for (other, share) in self.network.path(flow) {
                 let most = weight * self.network.level(other);
                 if other == id {
@@ -500,6 +501,10 @@ impl Simulation<'_, '_> {
                     (load, is_behind) = (share, true);
                 } else if is_held && (is_folded || !is_behind) && given * (1.0 + FULL) < most {
                     elsewhere = elsewhere.min(most);
+                }
+                if !is_folded && !is_behind {
+                    let queue = controlled.queue(other.index());
+                    waits_before |= queue.is_some_and(|queue| 0.0 < queue.bytes);
                 }
                 before = (other.index() as u32, share);
             }
@@ -512,7 +517,9 @@ impl Simulation<'_, '_> {
             if let Some(first) = first.filter(|first| is_held && !is_folded && *first != id) {
                 allowed = allowed.min(controlled.turn_of(&self.network, first, &mut wants));
             }
-            let mut rate = if is_held { allowed.min(elsewhere) } else { allowed.min(given) } * load;
+            let comes = if is_held { allowed.min(elsewhere) } else { allowed.min(given) };
+            // What waits before a link on its way comes on, however much its rate has been cut.
+            let mut rate = if waits_before { comes.max(given) } else { comes } * load;
             // What it has left is in the queue.
             if is_held {
                 let own = waiting / held;
