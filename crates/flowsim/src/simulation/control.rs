@@ -36,7 +36,7 @@ use traffic::OpKind;
 use traffic::dcqcn::Dcqcn;
 use units::{Bytes, Id, Random, Rate, Time};
 
-use super::{Carrier, Event, NONE, Simulation, time};
+use super::{Carrier, Event, Lane, NONE, Part, Simulation, time};
 use crate::max_min::{FlowId, MaxMin, SolverLink};
 use crate::settings::Control;
 
@@ -205,6 +205,23 @@ impl Controlled {
         f64::INFINITY
     }
 
+    /// What comes in, all of `inflow`: no more over a link than it carries.
+    fn comes_in(&self, network: &MaxMin) -> f64 {
+        let mut total = 0.0;
+        for (at, Inflow { over, rate, .. }) in self.inflow.iter().enumerate() {
+            if self.inflow[..at].iter().any(|one| one.over == *over && *over != NONE) {
+                continue;
+            }
+            let same = self.inflow[at..].iter().filter(|one| one.over == *over);
+            let sum: f64 = same.map(|one| one.rate).sum();
+            total += match *over {
+                NONE => *rate,
+                over => sum.min(network.capacity(SolverLink::from_index(over as usize))),
+            };
+        }
+        total
+    }
+
     /// Lets pass what was due for a state, and returns what it allows, in payload per second.
     /// `rate` is what its sender has sent since.
     fn catch_up(&mut self, state: usize, now: f64, rate: f64) -> f64 {
@@ -213,6 +230,18 @@ impl Controlled {
         state.catch_up(&self.control, now, rate / sender.pairs);
         state.dcqcn.rate().as_bps_f64() * sender.scale
     }
+}
+
+/// The bytes of messages that are posted behind the one that a lane is at, counted until they are
+/// so many.
+fn posted(lane: &Lane, parts: &[Part], enough: f64) -> f64 {
+    let mut next = parts[lane.head as usize].next;
+    let mut bytes = 0.0;
+    while bytes < enough && next != NONE {
+        bytes += parts[next as usize].bytes;
+        next = parts[next as usize].next;
+    }
+    bytes
 }
 
 fn slot(list: &mut Vec<u32>, at: usize) -> &mut u32 {
@@ -532,40 +561,19 @@ impl Simulation<'_, '_> {
             let comes = if is_held { allowed.min(elsewhere) } else { allowed.min(given) };
             // What waits before a link on its way comes on, however much its rate has been cut.
             let mut rate = if waits_before { comes.max(given) } else { comes } * load;
-            // What it has left is in the queue.
-            if is_held {
-                let own = waiting / held;
-                let mut left = self.progress.left(flow, now, &self.network) * load;
-                // Messages that are posted behind it are sent all the same.
-                if let Carrier::Lane(lane) = self.carriers[flow] {
-                    let mut next = self.parts[self.lanes[lane as usize].head as usize].next;
-                    while left < own && next != NONE {
-                        left += self.parts[next as usize].bytes * load;
-                        next = self.parts[next as usize].next;
-                    }
-                }
-                if left < own {
-                    rate = 0.0;
-                }
+            let own = waiting / held;
+            let mut left = self.progress.left(flow, now, &self.network) * load;
+            if let Carrier::Lane(lane) = self.carriers[flow] {
+                left += load * posted(&self.lanes[lane as usize], &self.parts, (own - left) / load);
+            }
+            // All that it has left is in the queue.
+            if is_held && left < own {
+                rate = 0.0;
             }
             controlled.inflow.push(Inflow { state, over, rate });
         }
         controlled.wants = wants;
-        // No more comes over a link than it carries.
-        let mut total = 0.0;
-        for at in 0..controlled.inflow.len() {
-            let over = controlled.inflow[at].over;
-            if controlled.inflow[..at].iter().any(|one| one.over == over && over != NONE) {
-                continue;
-            }
-            let same = controlled.inflow[at..].iter().filter(|one| one.over == over);
-            let sum: f64 = same.map(|one| one.rate).sum();
-            total += match over {
-                NONE => controlled.inflow[at].rate,
-                _ => sum.min(self.network.capacity(SolverLink::from_index(over as usize))),
-            };
-        }
-        total - self.network.capacity(id)
+        controlled.comes_in(&self.network) - self.network.capacity(id)
     }
 
     /// The tier of the switch whose queue is before a link.
