@@ -238,14 +238,17 @@ class RunOnce(Record):
     """Those that met others and were run with the step."""
 
     different: int
-    """Different ones that met nobody, each run by itself, and once more behind it."""
+    """Different ones that met nobody, each run by itself, and again behind it."""
+
+    times: int
+    """How often each of them was run."""
 
     not_run: int
     """Those that were not run, because an equal one was."""
 
     apart: float
-    """By how much the step would be longer or shorter at most, as a share, if each took as long as
-    the first on a network that nothing had used.
+    """By how much the step would be longer or shorter at most, as a share, if another of these
+    runs stood for them, the first on a network that nothing had used included.
     """
 
 

@@ -4,9 +4,7 @@ use report::number::significant;
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
 use serde::Serialize;
-use traffic::collective::{
-    Collective, Communicator, Group, Limit, Lowered, Unlowered, Wanted, lower,
-};
+use traffic::collective::{Collective, Communicator, Group, Limit, Lowered, Unlowered, Wanted};
 use traffic::{Outcome, Transfers, nccl};
 use units::{Bytes, Span};
 
@@ -313,16 +311,18 @@ fn row(
     let (plan, seconds, limiting, outcome) = if engine.has_contention() {
         let mut transfers = Transfers::new();
         let label = transfers.label(collective.name());
-        let (detail, weights) = (engine.detail(), &[][..]);
-        let operations = patience.most_operations();
+        let (detail, weights) = (engine::detail(loaded, engine), &[][..]);
+        let operations = engine::most_operations(engine, detail, patience);
         let limit = Limit { operations, copies: iterations.into() };
         let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
         let mut group = Group::new(communicator.clone());
-        let Lowered { end, plan } = lower(fabric, &mut group, &wanted, &mut transfers, &[])?;
+        let on = (fabric, engine);
+        let first = engine::lower(on, &mut group, &wanted, &mut transfers, &[])?;
+        let Lowered { end, plan } = first;
         let mut ends = vec![end];
         for before in 0..iterations as usize - 1 {
             let after = [ends[before]];
-            ends.push(lower(fabric, &mut group, &wanted, &mut transfers, &after)?.end);
+            ends.push(engine::lower(on, &mut group, &wanted, &mut transfers, &after)?.end);
         }
         watch.expected_events = engine::estimate(loaded, engine, &transfers, budget)?;
         let outcome = engine::run_whole(loaded, fabric, engine, &transfers, watch)?;

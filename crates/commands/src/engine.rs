@@ -19,15 +19,76 @@ use packetsim::nic::AfterIdle;
 use packetsim::tap::{Capture, Tape, Taped};
 pub use scenario::Engine;
 use scenario::Loaded;
-use step::network::EngineContext;
+use step::network::{EngineContext, Unserved};
+use traffic::collective::{self, Detail, Group, Limit, Lowered, Unlowered, Wanted};
 use traffic::nccl::{self, Architecture, Plugin};
-use traffic::{NotRun, Outcome, Transfers, Window};
+use traffic::{NotRun, OpId, Outcome, Transfers, Window};
 use units::{Bytes, Rate, Span, Time};
 
 use crate::bounds::{self, Bounds};
 use crate::failure::Failure;
 use crate::packets::{Budget, Patience};
 use crate::series::{self, Series};
+
+/// So many operations are written out for flows at most: what takes them some seconds.
+const MOST_FOR_FLOWS: usize = 4_000_000;
+
+/// The most operations that collectives may be written out to for an engine.
+pub fn most_operations(engine: Engine, detail: Detail, patience: Patience) -> usize {
+    match detail {
+        Detail::Stepwise if !engine.moves_packets() => {
+            patience.most_operations().min(MOST_FOR_FLOWS)
+        }
+        Detail::Folded | Detail::Stepwise => patience.most_operations(),
+    }
+}
+
+/// Whether something was too much to be written out, and may be folded instead.
+pub fn may_fold(engine: Engine, reason: &Unlowered) -> bool {
+    !engine.moves_packets() && matches!(reason, Unlowered::TooManyOperations { .. })
+}
+
+/// Writes a collective as finely as `wanted` says, or folded where that is too much for flows.
+pub fn lower(
+    (fabric, engine): (&Fabric, Engine),
+    group: &mut Group,
+    wanted: &Wanted<'_>,
+    transfers: &mut Transfers,
+    after: &[OpId],
+) -> Result<Lowered, Unlowered> {
+    match collective::lower(fabric, group, wanted, transfers, after) {
+        Err(reason) if wanted.detail == Detail::Stepwise && may_fold(engine, &reason) => {
+            let folded = Wanted { detail: Detail::Folded, limit: Limit::NONE, ..*wanted };
+            collective::lower(fabric, group, &folded, transfers, after)
+        }
+        lowered => lowered,
+    }
+}
+
+/// How finely collectives are written out: where queue pairs have rates of their own, message by
+/// message, because what they send at once is what fills queues.
+pub fn detail(loaded: &Loaded, engine: Engine) -> Detail {
+    match engine {
+        Engine::Flow if steps_control(loaded) => Detail::Stepwise,
+        _ => engine.detail(),
+    }
+}
+
+/// Runs something with collectives written out as finely as the engine wants, and folded where that
+/// is too much for flows.
+pub fn finely<T>(
+    loaded: &Loaded,
+    engine: Engine,
+    run: &mut dyn FnMut(Detail) -> Result<T, Unserved>,
+) -> Result<T, Unserved> {
+    let detail = detail(loaded, engine);
+    match run(detail) {
+        ran if detail == engine.detail() => ran,
+        Err(Unserved::Unlowered(_, reason)) if may_fold(engine, &reason) => run(engine.detail()),
+        Err(Unserved::TooLong(_)) => run(engine.detail()),
+        ran => ran,
+    }
+}
 
 /// Refuses to measure over time what an engine does not know.
 pub fn refuse_series(engine: Engine, options: &series::Options) -> Result<(), Failure> {

@@ -101,7 +101,9 @@ impl From<Unserved> for Failure {
     fn from(reason: Unserved) -> Self {
         match reason {
             Unserved::NotRun(reason) => reason.into(),
-            Unserved::Unlowered(..) | Unserved::Unfinished(..) => Self::Run(reason.to_string()),
+            Unserved::Unlowered(..) | Unserved::TooLong(_) | Unserved::Unfinished(..) => {
+                Self::Run(reason.to_string())
+            }
         }
     }
 }

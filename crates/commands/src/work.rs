@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use scenario::Loaded;
-use traffic::collective::{Collective, Communicator, Group, Limit, Wanted, lower};
+use traffic::collective::{Collective, Communicator, Group, Limit, Wanted};
 use traffic::pattern::{self, Flow, Load, Pattern};
 use traffic::{OpId, OpKind, Transfers, serving};
 use units::{Random, Span};
@@ -90,12 +90,13 @@ fn collectives(
     work: &mut Work,
 ) -> Result<Option<(Collective, u32)>, Failure> {
     let (fabric, settings) = (loaded.fabric(), engine::library(loaded));
-    let (settings, detail, weights) = (&settings, engine.detail(), &[][..]);
+    let (settings, detail, weights) = (&settings, engine::detail(loaded, engine), &[][..]);
     let calls = serving::calls(load, &loaded.surroundings(load).model);
     let groups = load.groups(fabric, random);
     let times = calls.times * u64::from(load.messages);
     let copies = (groups.len() as u64).saturating_mul(calls.count() * u64::from(load.messages));
-    let limit = Limit { operations: patience.most_operations(), copies };
+    let operations = engine::most_operations(engine, detail, patience);
+    let limit = Limit { operations, copies };
     let several = 1 < groups.len();
     let mut ranks = 0;
     for (number, gpus) in groups.iter().enumerate() {
@@ -109,7 +110,8 @@ fn collectives(
         let mut end = work.transfers.add(wait, label, &[]);
         for (collective, bytes) in (0..times).flat_map(|_| calls.each.iter().copied()) {
             let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
-            end = lower(fabric, &mut group, &wanted, &mut work.transfers, &[end])?.end;
+            let on = (fabric, engine);
+            end = engine::lower(on, &mut group, &wanted, &mut work.transfers, &[end])?.end;
         }
         work.ends.push(end);
         let [src, dst] = [gpus.first(), gpus.last()].map(|gpu| gpu.map_or(0, |gpu| *gpu as u32));

@@ -4,9 +4,9 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{leaf_spine, messages, plain};
+use common::{connect, leaf_spine, messages, plain};
 use flowsim::{Control, Marks, Settings, run};
-use traffic::{Outcome, dcqcn};
+use traffic::{Outcome, Transfers, dcqcn};
 use units::Bytes;
 
 fn control(dcqcn: dcqcn::Config) -> Option<Control> {
@@ -66,4 +66,27 @@ fn tiers_mark_by_their_own_thresholds() {
     let [fair, controlled] = incast(count, bytes, dcqcn::Config::default());
     assert!(1.1 * fair < controlled, "{fair} {controlled}");
     assert_eq!([takes(Some(leaf)), takes(Some(leaf + 1))], [fair, controlled]);
+}
+
+/// Property: what a queue pair has to send counts, and not in how many messages. The next one is
+/// posted behind the one whose rest is in the queue.
+#[test]
+fn messages_posted_behind_one_another_are_cut_like_one() {
+    let (count, bytes) = (4, 16_000_000);
+    let fabric = leaf_spine(count + 1, 1, count);
+    let [_, one] = incast(count, bytes, dcqcn::Config::default());
+    for parts in [4, 16, 64] {
+        let mut transfers = Transfers::new();
+        let label = transfers.label("messages");
+        for from in 1..=count {
+            let connection = connect(&mut transfers, &fabric, from, 0);
+            for _ in 0..parts {
+                transfers.send(connection, Bytes::new(bytes / parts), label, &[]);
+            }
+        }
+        let control = control(dcqcn::Config::default());
+        let outcome = run(&fabric, &transfers, &Settings { control, ..plain() });
+        let takes = Outcome::makespan(&outcome).as_secs_f64();
+        assert!((takes / one - 1.0).abs() < 0.05, "{parts}: {takes} {one}");
+    }
 }

@@ -36,7 +36,7 @@ pub fn transfers(
         most_operations: MOST_OPERATIONS,
         known: Vec::new(),
         beside: EngineContext::default(),
-        once: false,
+        once: 0,
     };
     predict_on(world.world(), &assumptions(loaded), Some(runner))
         .map_err(|reason| Failure::Run(reason.to_string()))?;

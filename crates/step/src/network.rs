@@ -64,8 +64,9 @@ pub struct Runner<'a> {
     pub known: Vec<Phase>,
     /// What the engine knows of the fabric that the fabric does not.
     pub beside: EngineContext,
-    /// Whether equal exchanges of a whole step that begin on idle links may be run once.
-    pub once: bool,
+    /// How often those exchanges of a whole step are run that begin on idle links and stand for
+    /// all equal ones; 0 where all are run.
+    pub once: usize,
 }
 
 /// What an engine is told besides fabric and transfers, for telling causes apart.
@@ -84,7 +85,7 @@ impl<'a> Runner<'a> {
     pub fn folded(engine: &'a mut Engine<'a>) -> Self {
         let (largest, most_operations, known) = (None, usize::MAX, Vec::new());
         let (detail, beside) = (Detail::Folded, EngineContext::default());
-        Self { engine, detail, largest, most_operations, known, beside, once: false }
+        Self { engine, detail, largest, most_operations, known, beside, once: 0 }
     }
 }
 
@@ -163,6 +164,8 @@ impl Phase {
 pub enum Unserved {
     /// A collective of these groups cannot be written out.
     Unlowered(GroupKind, Unlowered),
+    /// The whole step is more than so many operations.
+    TooLong(usize),
     /// The engine ran nothing.
     NotRun(NotRun),
     /// So many transfers of a phase did not end, and what the engine says of that.
@@ -173,6 +176,11 @@ impl std::fmt::Display for Unserved {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unlowered(kind, reason) => write!(out, "{}: {reason}", words(*kind)),
+            Self::TooLong(most) => write!(
+                out,
+                "the whole step is more than {most} operations, more than memory holds: --force \
+                 writes it all the same, and without --whole phases are run one by one"
+            ),
             Self::NotRun(reason) => reason.fmt(out),
             Self::Unfinished(kind, collective, lost, why) => {
                 let (groups, collective) = (words(*kind), collective.name());

@@ -207,8 +207,9 @@ pub fn predict<'a>(
 ) -> Result<Whole, Unserved> {
     let Runner { engine, detail, most_operations: most, once, .. } = runner;
     let mut plan = Plan::new(world, assumptions, phases)?;
-    if once {
-        let (sheet, outcome, once) = once::run(&mut plan, (seed, 0), (detail, most), engine)?;
+    if 0 < once {
+        let how = (detail, most);
+        let (sheet, outcome, once) = once::run(&mut plan, (seed, 0), (how, once), engine)?;
         return Ok(Whole { once: Some(once), ..plan.read(&sheet, &outcome)? });
     }
     let sheet = plan.write((seed, 0), detail, most)?;

@@ -15,7 +15,7 @@ use report::number::significant;
 use report::{Align, Sheet, Table};
 use scenario::Loaded;
 use serde::Serialize;
-use traffic::collective::{Collective, Communicator, Group, Limit, Wanted, lower};
+use traffic::collective::{Collective, Communicator, Group, Limit, Wanted};
 use traffic::{OpId, OpKind, Outcome, Transfers};
 use units::{Bytes, Span};
 
@@ -468,7 +468,8 @@ impl<'a> Writer<'a> {
         };
         let is_call = |item: &&Item| !matches!(item.does, Job::Compute { .. });
         let copies = plan.items.iter().filter(is_call).count().max(1) as u64;
-        let operations = Patience::Usual.most_operations();
+        let detail = engine::detail(loaded, engine);
+        let operations = engine::most_operations(engine, detail, Patience::Usual);
         let transfers = Transfers::new();
         let (ends, afters) = (vec![None; plan.items.len()], vec![Vec::new(); plan.items.len()]);
         Self {
@@ -552,10 +553,12 @@ impl<'a> Writer<'a> {
     ) -> Result<OpId, Failure> {
         let transfers = &mut self.written.transfers;
         let label = transfers.label(collective.name());
-        let (bytes, detail, weights) = (Bytes::new(bytes), self.engine.detail(), &[][..]);
+        let (bytes, detail, weights) =
+            (Bytes::new(bytes), engine::detail(self.loaded, self.engine), &[][..]);
         let (settings, limit) = (&self.settings, self.limit);
         let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
-        Ok(lower(self.loaded.fabric(), group, &wanted, transfers, after)?.end)
+        let on = (self.loaded.fabric(), self.engine);
+        Ok(engine::lower(on, group, &wanted, transfers, after)?.end)
     }
 }
 

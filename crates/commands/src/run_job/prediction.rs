@@ -349,17 +349,19 @@ fn with_runner(
     patience: Patience,
     run: &mut dyn FnMut(&Fabric, &Transfers) -> Result<Outcome, NotRun>,
 ) -> Result<Prediction, Unserved> {
-    let mut run = |fabric: &Fabric, transfers: &Transfers| run(fabric, transfers);
-    let runner = engine.has_contention().then_some(Runner {
-        engine: &mut run,
-        detail: engine.detail(),
-        largest,
-        most_operations: patience.most_operations(),
-        known: Vec::new(),
-        beside: engine::beside(loaded, world.fabric(), engine),
-        once: false,
-    });
-    predict_on(world.world(), &assumptions(loaded), runner)
+    engine::finely(loaded, engine, &mut |detail| {
+        let mut run = |fabric: &Fabric, transfers: &Transfers| run(fabric, transfers);
+        let runner = engine.has_contention().then_some(Runner {
+            engine: &mut run,
+            detail,
+            largest,
+            most_operations: engine::most_operations(engine, detail, patience),
+            known: Vec::new(),
+            beside: engine::beside(loaded, world.fabric(), engine),
+            once: 0,
+        });
+        predict_on(world.world(), &assumptions(loaded), runner)
+    })
 }
 
 impl Scaled {

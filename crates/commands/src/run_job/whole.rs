@@ -11,6 +11,7 @@ use serde::Serialize;
 use step::network::Runner;
 use step::predict::{Prediction, predict_on};
 use step::whole::{self, Meeting, Once, Whole};
+use traffic::collective::Detail;
 use traffic::{NotRun, Outcome, Transfers};
 use units::{Bytes, Span};
 
@@ -99,28 +100,34 @@ pub struct RunOnce {
     pub exchanges: u64,
     /// Those that met others and were run with the step.
     pub met: u64,
-    /// Different ones that met nobody, each run by itself, and once more behind it.
+    /// Different ones that met nobody, each run by itself, and again behind it.
     pub different: u64,
+    /// How often each of them was run.
+    pub times: u64,
     /// Those that were not run, because an equal one was.
     pub not_run: u64,
-    /// By how much the step would be longer or shorter at most, as a share, if each took as long as
-    /// the first on a network that nothing had used.
+    /// By how much the step would be longer or shorter at most, as a share, if another of these runs
+    /// stood for them, the first on a network that nothing had used included.
     pub apart: f64,
 }
 
 impl RunOnce {
     fn of(once: Once) -> Self {
-        let Once { exchanges, met, different, apart } = once;
+        let Once { exchanges, met, different, times, apart } = once;
         let not_run = exchanges - met - different;
-        Self { exchanges, met, different, not_run, apart }
+        Self { exchanges, met, different, times, not_run, apart }
     }
 
     fn words(self) -> String {
+        let (again, which) = match self.times {
+            0..=2 => ("once more right behind it".to_owned(), "the two"),
+            times => (format!("{} times more behind it", times - 1), "these runs"),
+        };
         format!(
             " Of {} exchanges on the fabric {} met others and were run with the step; the others \
              began on idle links and are {} different ones, each of which was run by itself and \
-             once more right behind it; {} were not run. Which of the two stands for them moves \
-             the step by {:.2} % at most.",
+             {again}; {} were not run. Which of {which} stands for them moves the step by {:.2} % \
+             at most.",
             grouped(self.exchanges),
             grouped(self.met),
             grouped(self.different),
@@ -344,14 +351,15 @@ fn whole_step(
     phases: Prediction,
     run: &mut dyn FnMut(&Fabric, &Transfers) -> Result<Outcome, NotRun>,
 ) -> Result<Whole, Failure> {
-    let mut run = |fabric: &Fabric, transfers: &Transfers| run(fabric, transfers);
-    let most_operations = patience.most_operations();
-    let detail = engine.detail();
-    let once = runs_once(loaded, engine);
-    let runner = Runner { detail, most_operations, once, ..Runner::folded(&mut run) };
-    let seed = loaded.scenario.seed;
-    let assumptions = assumptions(loaded);
-    Ok(whole::predict(world.world(), &assumptions, seed, runner, phases)?)
+    let (seed, assumptions) = (loaded.scenario.seed, assumptions(loaded));
+    Ok(engine::finely(loaded, engine, &mut |detail| {
+        let mut run = |fabric: &Fabric, transfers: &Transfers| run(fabric, transfers);
+        let most_operations = engine::most_operations(engine, detail, patience);
+        let most_operations = most_operations.min(patience.most_operations());
+        let once = runs_once(loaded, engine, detail);
+        let runner = Runner { detail, most_operations, once, ..Runner::folded(&mut run) };
+        whole::predict(world.world(), &assumptions, seed, runner, phases.clone())
+    })?)
 }
 
 /// So many times what it takes alone makes an exchange one that shares links.
@@ -361,7 +369,8 @@ const SHARES: f64 = 1.05;
 fn uneven(loaded: &Loaded, engine: Engine, told: &WholeStep) -> Option<String> {
     let is_fair = engine::leaves_control_out(loaded, engine);
     let steps_control = engine == Engine::Flow && engine::steps_control(loaded);
-    if !is_fair && !steps_control {
+    let is_folded = steps_control && told.once.is_none();
+    if !is_fair && !is_folded {
         return None;
     }
     let times = |row: &&Exchanged| row.mean_s / row.alone_s.max(1e-12);
@@ -369,25 +378,34 @@ fn uneven(loaded: &Loaded, engine: Engine, told: &WholeStep) -> Option<String> {
     let times = Some(times(&row)).filter(|times| SHARES < *times)?;
     let (what, size) = (&row.what, Bytes::new(row.bytes));
     let packets = "--engine packet with `network.packet.forward=bounded` counts every packet";
-    let of_rings = "queue pairs of rings send in bursts, which fill queues and cut rates";
     Some(match is_fair {
         true => format!(
             "{what} of {size:.1} takes {times:.2} times as long as alone, with links that are \
              shared evenly at every instant; congestion control does not share so, and what it \
-             costs is not in the step: {packets}; `network.flow.congestion=controlled` steps DCQCN \
-             for messages, but {of_rings}"
+             costs is not in the step: `network.flow.congestion=controlled` steps DCQCN, and \
+             {packets}"
         ),
         false => format!(
             "{what} of {size:.1} takes {times:.2} times as long as alone, with the rates that \
-             DCQCN gives to flows that are even; {of_rings}, and that is not in the step: {packets}"
+             DCQCN gives to rings that are folded; queue pairs of rings send in bursts, which \
+             fill queues and cut rates, and that is not in the step: {packets}"
         ),
     })
 }
 
-/// Whether equal exchanges that begin on idle links are run once.
-fn runs_once(loaded: &Loaded, engine: Engine) -> bool {
-    engine.moves_packets() && loaded.settings().packet.forward == Forward::Bounded
+/// How often exchanges are run that begin on idle links and stand for equal ones; 0 where all are.
+fn runs_once(loaded: &Loaded, engine: Engine, detail: Detail) -> usize {
+    let is_bounded = loaded.settings().packet.forward == Forward::Bounded;
+    match detail {
+        Detail::Stepwise if !engine.moves_packets() => RUNS_OF_FLOWS,
+        Detail::Stepwise if is_bounded => 2,
+        _ => 0,
+    }
 }
+
+/// Dice decide how long an exchange takes under DCQCN, and flows are cheap: the mean of four behind
+/// the first stands for all.
+const RUNS_OF_FLOWS: usize = 5;
 
 /// Refuses packets that would take too long.
 pub(super) fn refuse_long(
@@ -412,7 +430,7 @@ pub(super) fn cost(loaded: &Loaded, world: &JobWorld<'_>, engine: Engine) -> Res
     let seen = whole_step(loaded, world, how, phases, &mut |fabric, transfers| {
         let one = engine::cost(loaded, fabric, engine, transfers);
         cost = cost.and(one);
-        if !runs_once(loaded, engine) {
+        if runs_once(loaded, engine, engine::detail(loaded, engine)) == 0 {
             return Err(NotRun::OnlySeen);
         }
         // What is run next depends on what came out: closed forms will do.

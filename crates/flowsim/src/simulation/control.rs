@@ -8,11 +8,23 @@
 //! than it carries has a queue, a number of bytes; while that is long, it marks, at each tick, as
 //! many packets as have left. Nothing happens where no link of a switch is shared.
 //!
+//! # Rings
+//!
+//! A queue pair of a ring sends a message at the rate that it has, waits for its neighbour, and
+//! sends the next: it fills queues before links that are not full on average. Whoever crosses two
+//! such queues is cut by both. If that happens before it is back at its target, the target falls to
+//! where it was, and with ConnectX's parameters it climbs by 50 Mb/s in 300 us: for tens of
+//! milliseconds that queue pair paces its ring, also when the others are done. Flows show this
+//! where rings are written out message by message, if three things are as in packets: a sender goes
+//! on as long as messages are posted behind the one whose rest is in the queue; it sends at its own
+//! rate, in turns with the other queue pairs of its NIC, and not at what comes through; and what
+//! waits before one link comes on to the next, however much its rate has been cut.
+//!
 //! # Where this departs from packets
 //!
 //! * The queue pairs of a connection that splits are one state, and of a folded channel those
 //!   before one link. A folded channel goes at the pace of the slowest, evenly: it has no bursts,
-//!   which in packets fill queues before links that are not full on average.
+//!   so what stands above under rings is not in it.
 //! * As long as a queue is not empty its link is full, and rates that are cut are not seen behind
 //!   it. Nothing is paused or dropped.
 
@@ -24,8 +36,8 @@ use traffic::OpKind;
 use traffic::dcqcn::Dcqcn;
 use units::{Bytes, Id, Random, Rate, Time};
 
-use super::{Carrier, Event, NONE, Simulation, time};
-use crate::max_min::{FlowId, SolverLink};
+use super::{Carrier, Event, Lane, NONE, Part, Simulation, time};
+use crate::max_min::{FlowId, MaxMin, SolverLink};
 use crate::settings::Control;
 
 /// Rates closer than this share are the same to the solver while a queue is there.
@@ -54,6 +66,7 @@ pub(super) struct Controlled {
     /// Links whose level has changed since queues were last looked at.
     changed: Vec<SolverLink>,
     inflow: Vec<Inflow>,
+    wants: Vec<f64>,
     tick: f64,
     random: Random,
 }
@@ -123,6 +136,7 @@ impl Controlled {
             free: Vec::new(),
             changed: Vec::new(),
             inflow: Vec::new(),
+            wants: Vec::new(),
             tick: control.tick_s(),
             random: Random::new(seed, "marks of flows", 0),
         }
@@ -164,6 +178,50 @@ impl Controlled {
         self.queues.get(*self.queue_of.get(link)? as usize)
     }
 
+    /// What a sender's states allow, all of them, in payload per second.
+    fn allowed(&self, sender: usize) -> f64 {
+        let one = &self.senders[sender];
+        let rates = one.states.iter().map(|state| self.states[*state as usize].dcqcn.rate());
+        rates.fold(one.line, Rate::min).as_bps_f64() * one.scale
+    }
+
+    /// What a NIC sends at most for one of its queue pairs: they take turns, and whoever has
+    /// something to send sends it as fast as its state allows, however little of it comes through.
+    fn turn_of(&self, network: &MaxMin, port: SolverLink, wants: &mut Vec<f64>) -> f64 {
+        wants.clear();
+        wants.extend(network.crossing(port).map(|flow| match self.sender_of(flow) {
+            Some(sender) if !self.senders[sender].is_folded => self.allowed(sender),
+            _ => network.rate(flow),
+        }));
+        wants.sort_unstable_by(f64::total_cmp);
+        let mut left = network.capacity(port);
+        for (at, want) in wants.iter().enumerate() {
+            let even = left / (wants.len() - at) as f64;
+            if even < *want {
+                return even;
+            }
+            left -= want;
+        }
+        f64::INFINITY
+    }
+
+    /// What comes in, all of `inflow`: no more over a link than it carries.
+    fn comes_in(&self, network: &MaxMin) -> f64 {
+        let mut total = 0.0;
+        for (at, Inflow { over, rate, .. }) in self.inflow.iter().enumerate() {
+            if self.inflow[..at].iter().any(|one| one.over == *over && *over != NONE) {
+                continue;
+            }
+            let same = self.inflow[at..].iter().filter(|one| one.over == *over);
+            let sum: f64 = same.map(|one| one.rate).sum();
+            total += match *over {
+                NONE => *rate,
+                over => sum.min(network.capacity(SolverLink::from_index(over as usize))),
+            };
+        }
+        total
+    }
+
     /// Lets pass what was due for a state, and returns what it allows, in payload per second.
     /// `rate` is what its sender has sent since.
     fn catch_up(&mut self, state: usize, now: f64, rate: f64) -> f64 {
@@ -172,6 +230,18 @@ impl Controlled {
         state.catch_up(&self.control, now, rate / sender.pairs);
         state.dcqcn.rate().as_bps_f64() * sender.scale
     }
+}
+
+/// The bytes of messages that are posted behind the one that a lane is at, counted until they are
+/// so many.
+fn posted(lane: &Lane, parts: &[Part], enough: f64) -> f64 {
+    let mut next = parts[lane.head as usize].next;
+    let mut bytes = 0.0;
+    while bytes < enough && next != NONE {
+        bytes += parts[next as usize].bytes;
+        next = parts[next as usize].next;
+    }
+    bytes
 }
 
 fn slot(list: &mut Vec<u32>, at: usize) -> &mut u32 {
@@ -449,6 +519,7 @@ impl Simulation<'_, '_> {
         let waiting = controlled.queue(link).map_or(0.0, |queue| queue.bytes);
         let held = self.network.held(id).len().max(1) as f64;
         controlled.inflow.clear();
+        let mut wants = std::mem::take(&mut controlled.wants);
         // Of full links one after the other the solver names one.
         let is_full = self.network.capacity(id) * (1.0 - FULL) <= self.network.carried(id);
         for flow in self.network.crossing(id) {
@@ -462,6 +533,7 @@ impl Simulation<'_, '_> {
                 .sender_of(flow)
                 .is_some_and(|sender| controlled.senders[sender].is_folded);
             let (mut elsewhere, mut is_behind) = (f64::INFINITY, false);
+            let mut waits_before = false;
             for (other, share) in self.network.path(flow) {
                 let most = weight * self.network.level(other);
                 if other == id {
@@ -471,39 +543,37 @@ impl Simulation<'_, '_> {
                 } else if is_held && (is_folded || !is_behind) && given * (1.0 + FULL) < most {
                     elsewhere = elsewhere.min(most);
                 }
+                if !is_folded && !is_behind {
+                    let queue = controlled.queue(other.index());
+                    waits_before |= queue.is_some_and(|queue| 0.0 < queue.bytes);
+                }
                 before = (other.index() as u32, share);
             }
             if let Some(sender) = controlled.sender_of(flow) {
                 let at = controlled.state_at(sender, link, now);
-                let one = &controlled.senders[sender];
-                let states =
-                    one.states.iter().map(|at| controlled.states[*at as usize].dcqcn.rate());
-                let least = states.fold(one.line, Rate::min);
-                allowed = least.as_bps_f64() * one.scale;
+                allowed = controlled.allowed(sender);
                 state = at as u32;
             }
-            let mut rate = if is_held { allowed.min(elsewhere) } else { allowed.min(given) } * load;
-            // What it has left is in the queue.
-            if is_held && self.progress.left(flow, now, &self.network) * load < waiting / held {
+            let first = self.network.path(flow).next().map(|(first, _)| first);
+            if let Some(first) = first.filter(|first| is_held && !is_folded && *first != id) {
+                allowed = allowed.min(controlled.turn_of(&self.network, first, &mut wants));
+            }
+            let comes = if is_held { allowed.min(elsewhere) } else { allowed.min(given) };
+            // What waits before a link on its way comes on, however much its rate has been cut.
+            let mut rate = if waits_before { comes.max(given) } else { comes } * load;
+            let own = waiting / held;
+            let mut left = self.progress.left(flow, now, &self.network) * load;
+            if let Carrier::Lane(lane) = self.carriers[flow] {
+                left += load * posted(&self.lanes[lane as usize], &self.parts, (own - left) / load);
+            }
+            // All that it has left is in the queue.
+            if is_held && left < own {
                 rate = 0.0;
             }
             controlled.inflow.push(Inflow { state, over, rate });
         }
-        // No more comes over a link than it carries.
-        let mut total = 0.0;
-        for at in 0..controlled.inflow.len() {
-            let over = controlled.inflow[at].over;
-            if controlled.inflow[..at].iter().any(|one| one.over == over && over != NONE) {
-                continue;
-            }
-            let same = controlled.inflow[at..].iter().filter(|one| one.over == over);
-            let sum: f64 = same.map(|one| one.rate).sum();
-            total += match over {
-                NONE => controlled.inflow[at].rate,
-                _ => sum.min(self.network.capacity(SolverLink::from_index(over as usize))),
-            };
-        }
-        total - self.network.capacity(id)
+        controlled.wants = wants;
+        controlled.comes_in(&self.network) - self.network.capacity(id)
     }
 
     /// The tier of the switch whose queue is before a link.

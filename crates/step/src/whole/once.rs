@@ -1,10 +1,11 @@
 //! Equal exchanges run once, for engines whose cost grows with bytes.
 //!
 //! An exchange that begins on an idle fabric, and is over before any other begins, takes as long as
-//! every equal one that does. So each such exchange is run by itself, on the engine, and a second
-//! time behind the shortest pause that the step has before one like it: what the first one leaves
+//! every equal one that does. So each such exchange is run by itself, on the engine, and again
+//! behind the shortest pause that the step has before one like it: what the first one leaves
 //! behind (rates, congestion windows) is the state in which those of the step begin. The step then
-//! has waits in their place. Exchanges that are under way at the same time as others are run, all
+//! has waits in their place, of the mean of those behind the first: where dice fall, no two are
+//! equal. Exchanges that are under way at the same time as others are run, all
 //! of them, with the step.
 //!
 //! Who meets whom follows from the times, and the times from who meets whom: it is repeated until
@@ -56,17 +57,20 @@ pub struct Once {
     pub met: u64,
     /// Different ones that met nobody, each run by itself.
     pub different: u64,
-    /// By how much the step would be longer or shorter at most, as a share, if all of them took as
-    /// long as the first on a network that nothing had used: what rates that others left behind
-    /// make of them.
+    /// How often each of these was run.
+    pub times: u64,
+    /// By how much the step would be longer or shorter at most, as a share, if another of the runs
+    /// stood for all of them, the first on a network that nothing had used included: what rates
+    /// that others left behind, and dice, make of them.
     pub apart: f64,
 }
 
 /// An exchange that was run by itself.
 struct Alone {
+    /// What it takes behind another one, on average.
     span: Span,
-    /// The first one, and how often it was run.
-    first: Span,
+    /// By how much one of its runs differs from that at most.
+    apart: Span,
     times: u64,
     outcome: Outcome,
 }
@@ -75,7 +79,7 @@ struct Alone {
 pub(super) fn run(
     plan: &mut Plan<'_>,
     drawn: (u64, u32),
-    how: (Detail, usize),
+    (how, times): ((Detail, usize), usize),
     engine: &mut Engine<'_>,
 ) -> Result<(Sheet, Outcome, Once), Unserved> {
     let mut known = Known::alone(plan)?;
@@ -97,7 +101,8 @@ pub(super) fn run(
             return Ok(put_together(sheet, outcome, &known, &alone));
         }
         for (who, (count, pause)) in unknown {
-            let one = measure(plan, (who, &book), (count.min(2) as usize, pause), (how, engine))?;
+            let one =
+                measure(plan, (who, &book), (times.min(count as usize), pause), (how, engine))?;
             known.measured.insert(who, one.span);
             alone.insert(who, one);
         }
@@ -118,8 +123,11 @@ fn measure(
     refuse_unfinished(&outcome)?;
     let spans = stretches(&sheet, &outcome);
     let spans: Vec<Span> = spans.iter().map(|(from, to)| to.since(*from)).collect();
-    let (first, span) = (spans[0], spans[spans.len() - 1]);
-    Ok(Alone { span, first, times: spans.len() as u64, outcome })
+    let behind = &spans[1.min(spans.len() - 1)..];
+    let span = behind.iter().copied().sum::<Span>() / behind.len() as u64;
+    let apart = |one: &Span| one.max(&span).saturating_sub(span.min(*one));
+    let apart = spans.iter().map(apart).max().unwrap_or_default();
+    Ok(Alone { span, apart, times: spans.len() as u64, outcome })
 }
 
 /// From when to when each exchange was under way, in the order of writing.
@@ -190,12 +198,12 @@ fn put_together(
         exchanges: sheet.made.len() as u64,
         met: known.run.len() as u64,
         different: counts.len() as u64,
+        times: alone.values().map(|one| one.times).max().unwrap_or(0),
         apart: 0.0,
     };
     for (who, count) in counts {
         let one = &alone[&who];
-        let apart = (one.span.as_secs_f64() - one.first.as_secs_f64()).abs();
-        once.apart += count as f64 * apart / step_s;
+        once.apart += count as f64 * one.apart.as_secs_f64() / step_s;
         add(&mut outcome, &one.outcome, (count, one.times));
     }
     (sheet, outcome, once)

@@ -11,7 +11,7 @@ use std::ops::Range;
 use job::GroupKind;
 use job::program::order::Message;
 use traffic::collective::{Detail, Group, Limit};
-use traffic::{LabelId, NotRun, OpId, OpKind, Transfers};
+use traffic::{LabelId, OpId, OpKind, Transfers};
 use units::{Id, Span};
 
 use super::cast::{ActorId, Cast};
@@ -439,10 +439,7 @@ impl<'w, 'n> Writer<'w, 'n> {
         if written <= most {
             return Ok(());
         }
-        Err(Unserved::NotRun(NotRun::Refused(format!(
-            "the whole step is more than {most} operations, more than memory holds: --force \
-             writes it all the same, and without --whole phases are run one by one"
-        ))))
+        Err(Unserved::TooLong(most))
     }
 
     /// The same for the first time, by the library's algorithm.
