@@ -247,8 +247,8 @@ class RunOnce(Record):
     """Those that were not run, because an equal one was."""
 
     apart: float
-    """By how much the step would be longer or shorter at most, as a share, if another of these
-    runs stood for them, the first on a network that nothing had used included.
+    """By how much the step would be longer or shorter at most, as a share, if another of these runs
+    stood for them, the first on a network that nothing had used included.
     """
 
 

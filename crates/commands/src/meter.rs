@@ -198,7 +198,7 @@ mod tests {
                       Max address space         1073741824           unlimited            bytes\n";
         let of = "of address space (`ulimit -v`)";
         let expected = Left { bytes: (1 << 30) - (100 << 20), of, reserve: 32 << 20, aborts: true };
-        assert_eq!(within_limits(limits, status), [expected.clone()]);
+        assert_eq!(within_limits(limits, status), std::slice::from_ref(&expected));
         assert_eq!(expected.to_string(), "there are 968.9MB of address space (`ulimit -v`)");
         let limits = "Max data size  20971520  unlimited  bytes\n";
         let found = within_limits(limits, status);
