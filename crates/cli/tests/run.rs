@@ -187,7 +187,7 @@ fn a_limit_of_memory_ends_a_run_with_a_sentence() {
     let said = limited(200_000, "--engine packet --threads 1");
     assert!(said.contains("of address space (`ulimit -v`)"), "{said}");
     assert!(said.contains("of memory (there are "), "{said}");
-    for (kilobytes, threads) in [(250_000, 1), (350_000, 1), (450_000, 2)] {
+    for (kilobytes, threads) in [(250_000, 1), (300_000, 1), (300_000, 2)] {
         let how = format!("--engine packet --threads {threads} --force");
         let said = limited(kilobytes, &how);
         assert!(said.contains("the run was ended at "), "{kilobytes}: {said}");

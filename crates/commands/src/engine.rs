@@ -36,10 +36,10 @@ const MOST_FOR_FLOWS: usize = 4_000_000;
 /// The most operations that collectives may be written out to for an engine.
 pub fn most_operations(engine: Engine, detail: Detail, patience: Patience) -> usize {
     match detail {
-        Detail::Stepwise if !engine.moves_packets() => {
-            patience.most_operations().min(MOST_FOR_FLOWS)
-        }
-        Detail::Folded | Detail::Stepwise => patience.most_operations(),
+        // What is folded is few operations, however many messages it stands for.
+        Detail::Folded => usize::MAX,
+        Detail::Stepwise if engine.moves_packets() => patience.most_operations(),
+        Detail::Stepwise => patience.most_operations().min(MOST_FOR_FLOWS),
     }
 }
 
