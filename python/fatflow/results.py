@@ -965,6 +965,11 @@ class Campaign(Record):
     timeline_until_s: float
     """Until when that is told: its first 20,000 stretches."""
 
+    not_played: list[str] = field(default_factory=list)
+    """What is hit by faults that come or go (`[[faults]]`). They are in the step that stands beside
+    these days, and not in these days, whose failures are drawn by `reliability`.
+    """
+
 
 @dataclass(eq=False)
 class Steps(Record):

@@ -53,6 +53,10 @@ pub struct Campaign {
     pub traffic: CampaignTraffic,
     /// Mean goodput if something were different.
     pub goodput_if: Vec<run_job::Variant>,
+    /// What is hit by faults that come or go (`[[faults]]`). They are in the step that stands beside
+    /// these days, and not in these days, whose failures are drawn by `reliability`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_played: Vec<String>,
     /// What all of this rests on.
     pub inputs: Vec<CampaignInput>,
     /// What happened in the first campaign, in the order of time.
@@ -210,7 +214,10 @@ pub fn play(
     let goodput_if = dice.variants(&fleet)?;
     let inputs = inputs(loaded, &fleet);
     let facts = Facts { faults, fleet: &fleet, days: options.days, first };
-    Ok(facts.campaign(&played, steps, goodput_if, inputs, &stretches))
+    let campaign = facts.campaign(&played, steps, goodput_if, inputs, &stretches);
+    let timed = loaded.faults.all().iter().zip(&loaded.scenario.faults);
+    let timed = timed.filter(|(_, config)| config.comes_or_goes()).map(|(fault, _)| fault.title());
+    Ok(Campaign { not_played: timed.collect(), ..campaign })
 }
 
 /// What of a job and its fabric a campaign needs to know.
@@ -441,6 +448,7 @@ impl Facts<'_> {
             steps,
             traffic: self.traffic(played),
             goodput_if,
+            not_played: Vec::new(),
             inputs,
             timeline: told.iter().map(stretch).collect(),
             timeline_until_s: told.last().map_or(0.0, |last| last.to_s),

@@ -171,7 +171,10 @@ impl Levers<'_> {
         }
         let why = format!("stages wait {} for each other", span(bubble));
         let chunks = self.job.model.layers / layout.pp;
-        let divides = |vpp: &u64| 1 < *vpp && layout.vpp < *vpp && chunks.is_multiple_of(*vpp);
+        // Interleaving takes microbatches in groups of as many as there are stages.
+        let groups = self.job.microbatches.is_multiple_of(layout.pp);
+        let divides =
+            |vpp: &u64| groups && 1 < *vpp && layout.vpp < *vpp && chunks.is_multiple_of(*vpp);
         // Chunks of unequal numbers of layers would wait for each other instead.
         let is_even = self.job.model.layers.is_multiple_of(layout.pp);
         let free = is_even && self.job.parallel.stage_layers.is_none();
@@ -181,7 +184,9 @@ impl Levers<'_> {
             let name = format!("{vpp} virtual stages");
             self.add(Change::new(Kind::Layout, name, set), why.clone(), bubble);
         }
-        if self.job.schedule != Schedule::ZeroBubble && layout.vpp == 1 {
+        // What hides exchanges of experts behind passes in pairs would hide none without pairs.
+        let pairs = self.job.parallel.overlap.contains(&Axis::Ep);
+        if self.job.schedule != Schedule::ZeroBubble && layout.vpp == 1 && !pairs {
             let set = ["job.schedule=zero-bubble"];
             self.add(Change::new(Kind::Layout, "zero-bubble schedule", set), why, bubble);
         }

@@ -219,9 +219,9 @@ fn a_fault_is_told_as_one_event_with_what_would_lower_it() {
                 from 5.000s to 7.000s.";
     assert!(told.text.starts_with(cost), "{}", told.text);
     assert!(told.text.contains("timer is over, 4.295s (network.nic.timeout)"), "{}", told.text);
-    assert!(told.text.contains(" to 4.294s at 5 over the step."), "{}", told.text);
+    assert!(told.text.contains(" to 4.294s at 7 over the step."), "{}", told.text);
     let tried = hit.whole.as_ref().unwrap().disturbed.as_ref().unwrap().instants.clone();
-    assert_eq!(tried.len(), 5);
+    assert_eq!(tried.len(), 7);
     // Each is what the fault costs that comes then.
     let second = format!("at=\"{}s\",for=\"2s\"", tried[1].at_s);
     let then = disturbed(&[&fault("NIC 0", &second, DOWN)]).cost_s;

@@ -75,6 +75,13 @@ impl Campaign {
             ])
             .chart(self.over_time())
             .chart(self.lanes());
+        if !self.not_played.is_empty() {
+            sheet = sheet.text(format!(
+                "! Faults that come or go ({}) are not in these days, nor in the goodput above: \
+                 what fails here is drawn by `reliability`. They are in the step alone.",
+                self.not_played.join(", ")
+            ));
+        }
         if 1 < *campaigns {
             sheet = sheet.chart(self.spread());
         }

@@ -197,7 +197,7 @@ pub(super) fn run(
     let rows = Rows { calm: &calm, rough: &rough };
     let first = told.first_s();
     let shown = shown(&calm, first);
-    for at_s in other_instants(loaded, &told, (&calm, shown), options) {
+    for at_s in other_instants(loaded, world, &told, (&calm, shown), options) {
         let moved = moved(loaded, at_s - first)?;
         let (_, other) = play(&moved, world, (phases, &calm), options, watch)?;
         told.instants.push(Instant { at_s, cost_s: other.cost_s });
@@ -243,9 +243,11 @@ const INSTANTS: usize = 5;
 /// Steps of more operations are not run again for every instant.
 const FEW_OPERATIONS: u64 = 400_000;
 
-/// The instants of the step in which the first fault comes at which to try them too.
+/// The instants of the step in which the first fault comes at which to try them too: spread over
+/// it, and two of the last time that what is hit first carries something.
 fn other_instants(
     loaded: &Loaded,
+    world: &JobWorld<'_>,
     told: &Disturbed,
     (calm, shown): (&Row, usize),
     options: several::Options,
@@ -263,7 +265,16 @@ fn other_instants(
     let row = &told.steps[shown];
     let start_s: f64 = told.steps[..shown].iter().map(|step| step.undisturbed_s).sum();
     let part = |number: usize| number as f64 / INSTANTS as f64 * row.undisturbed_s;
-    (0..INSTANTS).map(|number| start_s + part(number)).collect()
+    let all = loaded.faults.all().iter().zip(&loaded.scenario.faults);
+    let first = all.filter(|(_, config)| config.comes_or_goes()).min_by_key(|(fault, _)| fault.at);
+    let used = first.map_or_else(Vec::new, |(fault, _)| {
+        lanes::used(world, &calm.wholes[shown].prediction, &fault.links)
+    });
+    let within = |(from, until): &(f64, f64)| [0.5, 0.9].map(|at| from + at * (until - from));
+    let mut instants: Vec<f64> = (0..INSTANTS).map(part).collect();
+    instants.extend(used.last().map(within).into_iter().flatten());
+    instants.sort_by(f64::total_cmp);
+    instants.into_iter().map(|at| start_s + at).collect()
 }
 
 /// The scenario with its faults that come or go so much later, in seconds.
@@ -450,15 +461,26 @@ impl Disturbed {
     /// The same in a sentence.
     fn range_words(&self) -> String {
         let Some((least, most)) = self.range() else { return String::new() };
+        let least = least.max(0.0);
         let tried = self.instants.len();
         match most - least {
             ..=COUNTS => format!(" At {tried} instants of the step they cost the same."),
             _ => format!(
                 " It depends on the instant: {} to {} at {tried} over the step.",
-                span(least.max(0.0)),
+                span(least),
                 span(most)
             ),
         }
+    }
+
+    /// How long all steps that were run take.
+    fn ran_s(&self) -> f64 {
+        self.steps.last().map_or(0.0, |last| last.start_s + last.step_s)
+    }
+
+    /// Whether some last longer than what was run.
+    fn outlast(&self) -> bool {
+        self.faults.iter().any(|fault| fault.until_s.is_some_and(|until| self.ran_s() < until))
     }
 
     /// Whether any step takes longer for them.
@@ -512,6 +534,13 @@ impl Disturbed {
                         self.steps.len(),
                     )
                 }
+                (steps, _) if self.outlast() => format!(
+                    "Faults that come or go cost {cost} in the {} steps that were run, {usd} of \
+                     the job's machines, {:.1} % of these {}; they last longer: {named}.",
+                    steps.len(),
+                    100.0 * self.cost_s / self.ran_s(),
+                    span(self.ran_s())
+                ),
                 _ => format!(
                     "Faults that come or go cost {cost}, once, {usd} of the job's machines: \
                      {named}."
@@ -622,7 +651,7 @@ impl Disturbed {
             let name = name.as_str().into();
             frame.push(vec![lane.into(), row.start_s.into(), end.into(), name, work.into()]);
         }
-        let last = self.steps.last().map_or(0.0, |row| row.start_s + row.step_s);
+        let last = self.ran_s();
         for fault in &self.faults {
             let until = fault.until_s.unwrap_or(last).min(last);
             let name = format!("{}: {}", fault.on, fault.kind);
