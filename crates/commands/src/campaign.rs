@@ -53,8 +53,8 @@ pub struct Campaign {
     pub traffic: CampaignTraffic,
     /// Mean goodput if something were different.
     pub goodput_if: Vec<run_job::Variant>,
-    /// What is hit by faults that come or go (`[[faults]]`). They are in the step that stands beside
-    /// these days, and not in these days, whose failures are drawn by `reliability`.
+    /// What is hit by faults that come or go (`[[faults]]`). They are in the step that stands
+    /// beside these days, and not in these days, whose failures are drawn by `reliability`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_played: Vec<String>,
     /// What all of this rests on.

@@ -400,20 +400,7 @@ pub fn run(
         column
     });
     let first = variants.first().map(|variant| variant.request(base));
-    let mut done: Vec<(String, Column)> = Vec::new();
-    let mut left_out = Vec::new();
-    for (variant, column) in variants.into_iter().zip(columns) {
-        match column {
-            Err(Failure::Interrupted(_)) => left_out.push(variant.name),
-            column => {
-                let column = column?;
-                done.push((as_built(variant.name, &column), column));
-            }
-        }
-    }
-    if done.is_empty() {
-        return Err(Failure::interrupted());
-    }
+    let (done, left_out) = done(variants, columns)?;
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     let changed = if named { changed(&columns) } else { Vec::new() };
     let is_about_tapers = options.vary.iter().any(|vary| vary.starts_with(TAPER));
@@ -425,18 +412,8 @@ pub fn run(
                 .ok()?;
         leaves::told_of_rails(&names, &columns, &column)
     });
-    let verdict = verdict::verdict(&names, &columns, options.engine).map(|mut verdict| {
-        let one = leaves::one_switch(&columns).filter(|_| is_about_tapers);
-        if let Some(one) = one {
-            return Verdict { text: one, recommended: None, ..verdict };
-        }
-        let why = leaves::besides_the_ratio(&names, &columns, &options.vary).filter(|_| named);
-        for (text, lever) in why.into_iter().chain(rails) {
-            verdict.also.push(text);
-            verdict.levers.extend(lever);
-        }
-        verdict.turning_on(&columns, &changed, &options.vary)
-    });
+    let is_about = (named, is_about_tapers);
+    let verdict = told(options, (&names, &columns), &changed, is_about, rails);
     Ok(Report {
         verdict,
         differences: {
@@ -463,6 +440,48 @@ pub fn run(
         titles: columns.iter().map(|column| column.loaded.title()).collect(),
         breakdowns: columns.iter().map(Column::breakdown).collect(),
     })
+}
+
+/// The columns that were done, each with its name, and the names of those that were not.
+fn done(
+    variants: Vec<Variant>,
+    columns: Vec<Result<Column, Failure>>,
+) -> Result<(Vec<(String, Column)>, Vec<String>), Failure> {
+    let mut done: Vec<(String, Column)> = Vec::new();
+    let mut left_out = Vec::new();
+    for (variant, column) in variants.into_iter().zip(columns) {
+        match column {
+            Err(Failure::Interrupted(_)) => left_out.push(variant.name),
+            column => {
+                let column = column?;
+                done.push((as_built(variant.name, &column), column));
+            }
+        }
+    }
+    if done.is_empty() {
+        return Err(Failure::interrupted());
+    }
+    Ok((done, left_out))
+}
+
+/// The verdict, with what has to be known beside it.
+fn told(
+    options: &Options,
+    (names, columns): (&[String], &[Column]),
+    changed: &[Changed],
+    (named, is_about_tapers): (bool, bool),
+    rails: Option<(String, Option<run_job::Lever>)>,
+) -> Option<Verdict> {
+    let mut verdict = verdict::verdict(names, columns, options.engine)?;
+    if let Some(one) = leaves::one_switch(columns).filter(|_| is_about_tapers) {
+        return Some(Verdict { text: one, recommended: None, ..verdict });
+    }
+    let why = leaves::besides_the_ratio(names, columns, &options.vary).filter(|_| named);
+    for (text, lever) in why.into_iter().chain(rails) {
+        verdict.also.push(text);
+        verdict.levers.extend(lever);
+    }
+    Some(verdict.turning_on(columns, changed, &options.vary))
 }
 
 /// What some column does not obey, once for each key and reason.

@@ -106,8 +106,8 @@ pub struct RunOnce {
     pub times: u64,
     /// Those that were not run, because an equal one was.
     pub not_run: u64,
-    /// By how much the step would be longer or shorter at most, as a share, if another of these runs
-    /// stood for them, the first on a network that nothing had used included.
+    /// By how much the step would be longer or shorter at most, as a share, if another of these
+    /// runs stood for them, the first on a network that nothing had used included.
     pub apart: f64,
 }
 
