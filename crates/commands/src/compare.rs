@@ -442,12 +442,15 @@ pub fn run(
     })
 }
 
-/// The columns that were done, each with its name, and the names of those that were not.
+/// Columns with their names.
+type Named = Vec<(String, Column)>;
+
+/// The columns that were done, and the names of those that were not.
 fn done(
     variants: Vec<Variant>,
     columns: Vec<Result<Column, Failure>>,
-) -> Result<(Vec<(String, Column)>, Vec<String>), Failure> {
-    let mut done: Vec<(String, Column)> = Vec::new();
+) -> Result<(Named, Vec<String>), Failure> {
+    let mut done = Named::new();
     let mut left_out = Vec::new();
     for (variant, column) in variants.into_iter().zip(columns) {
         match column {
