@@ -10,7 +10,7 @@
 //! let mut list: Vec<u64> = Vec::new();
 //! room.reserve("numbers", &mut list, 1000).unwrap();
 //! let out = room.reserve("numbers", &mut list, 1 << 20).unwrap_err();
-//! assert!(out.to_string().starts_with("numbers need 8MiB more"), "{out}");
+//! assert!(out.to_string().starts_with("numbers need 8MB more"), "{out}");
 //! ```
 
 use std::fmt;
